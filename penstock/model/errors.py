@@ -59,10 +59,11 @@ class GraphError(UserError):
 class UserCodeError(UserError):
     """A user function raised. The text begins with the error in one line; Penstock's frames are left out.
 
-    `frames`: the whole traceback, with Penstock's frames.
+    `frames`: the whole traceback, with Penstock's frames. `is_recoverable` False: the program has to be changed, so no restart can help.
     """
 
     frames: str = ""
+    is_recoverable: bool = True
 
 
 class JobExecutionError(UserError):

@@ -41,14 +41,9 @@ _CLASSES: Final[Mapping[tuple[str, str], str]] = {
         "_KeyedRow",
     ): "penstock.datastream.building.stream_plumbing",
     ("penstock.runtime.keys.hashing", "_sized"): "penstock.runtime.keys.encoding",
-    ("penstock.runtime.keys.hashing", "_KeyPickler"): "penstock.runtime.keys.encoding",
     ("penstock.runtime.keys.hashing", "_channel_of_group"): "penstock.runtime.keys.hash_arrays",
-    ("penstock.runtime.keys.hashing", "_encode"): "penstock.runtime.keys.encoding",
-    ("penstock.runtime.keys.hashing", "_encode_enum"): "penstock.runtime.keys.encoding",
     ("penstock.runtime.keys.hashing", "_encode_int"): "penstock.runtime.keys.encoding",
     ("penstock.runtime.keys.hashing", "_encode_items"): "penstock.runtime.keys.encoding",
-    ("penstock.runtime.keys.hashing", "_encode_list"): "penstock.runtime.keys.encoding",
-    ("penstock.runtime.keys.hashing", "_encode_object"): "penstock.runtime.keys.encoding",
     ("penstock.runtime.keys.hashing", "_encode_unordered"): "penstock.runtime.keys.encoding",
     ("penstock.runtime.keys.hashing", "as_channels"): "penstock.runtime.keys.hash_arrays",
     ("penstock.runtime.keys.hashing", "channels_of_hashes"): "penstock.runtime.keys.hash_arrays",
@@ -389,17 +384,6 @@ _RENAMED: Final[Mapping[tuple[str, str], str]] = {
     ("penstock.datastream.connectors.rabbitmq.reader", "ReaderSettings"): "RMQReaderSettings",
 }
 """(former module, former name of a class) -> its present name."""
-
-
-_FIRST: Final = {present: former for former, present in _MODULES.items()}
-
-
-def first_module(module: str) -> str:
-    """The first name of a present module.
-
-    Keys that are objects of other classes are hashed with it, so that they stay in their key groups.
-    """
-    return _FIRST.get(module, module)
 
 
 def present_module(module: str, name: str) -> str:

@@ -33,10 +33,11 @@ from penstock.datastream.connectors.base import (
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.hosting.shipping.pickling import dumps_records, loads_records, serialize
-from penstock.model.checkpoints import InlineHandle, StateHandle
+from penstock.model.checkpoints import InlineHandle, OperatorSubtaskState, StateHandle
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ConfigurationError
 from penstock.model.ids import JobId, VertexId
+from penstock.model.key_groups import MAX_PARALLELISM_LIMIT
 from penstock.runtime.codecs.convert import coerce_collection, to_rows
 from penstock.runtime.elements import (
     ACTIVE,
@@ -51,6 +52,7 @@ from penstock.runtime.elements import (
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.state.descriptors import StateDescriptor
+from penstock.runtime.state.map_entries import plain_map
 from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.state.snapshot_reader import read_operator
 from penstock.runtime.state.snapshot_writer import write_operator
@@ -59,7 +61,8 @@ from penstock.testing.wiring import Wiring
 
 _JOB_ID: Final = JobId("0" * 32)
 _USER_STATE: Final = "state/"
-MAX_PARALLELISM: Final = 128
+DEFAULT_MAX_PARALLELISM: Final = 128
+_ALL_GROUPS: Final = (0, MAX_PARALLELISM_LIMIT - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +93,17 @@ class StreamHarness:
             types: the types of the inputs; missing ones are pickled.
             clock: the processing time; by default it starts at 0.
             restored: what `snapshot` of such a harness returned.
-            configuration: the keys of a program's configuration.
+            configuration: a program's. Parallelism, checkpoints, restarts and resources have no meaning here.
 
         Raises:
-            ConfigurationError: the configuration makes this a batch job.
+            ConfigurationError: the configuration makes this a batch job, or a job would refuse it.
             GraphError, UserCodeError: building or opening fails.
         """
         self.clock = clock or ManualClock()
         env = StreamExecutionEnvironment(Configuration.from_dict(dict(configuration or {})))
-        env.set_parallelism(1).set_max_parallelism(MAX_PARALLELISM)
+        env.set_parallelism(1)
+        if env.get_max_parallelism() < 1:
+            env.set_max_parallelism(DEFAULT_MAX_PARALLELISM)
         inputs = _inputs_of(env, build, types)
         built = build(*inputs)
         looked_at = [built] if isinstance(built, DataStream) else list(built)
@@ -117,7 +122,7 @@ class StreamHarness:
         self._outputs: list[list[StreamRecord | Watermark | WatermarkStatus]] = [
             [] for _ in looked_at
         ]
-        self._wiring = Wiring(job_graph, self.clock.now_ms, self._take)
+        self._wiring = Wiring(job_graph, env.plumbing.settings, self.clock.now_ms, self._take)
         self._is_ended = False
         self._wiring.open(_restored(restored, self._wiring.operators))
 
@@ -251,6 +256,8 @@ class StreamHarness:
             for part_name, part in _read(one).keyed.items()
             if part_name == _USER_STATE + name
         ]
+        for one in states.values():
+            one.close(is_kept=True)
         if len(found) != 1:
             there = sorted(
                 f"{specs[uid].name}: {part.removeprefix(_USER_STATE)}"
@@ -264,7 +271,10 @@ class StreamHarness:
                 "name the operator."
             )
         (part,) = found
-        return {original_key(row[0]): row[-1] for row in part.rows()}
+        is_map = part.info.kind == "Map"
+        return {
+            original_key(row[0]): plain_map(row[-1]) if is_map else row[-1] for row in part.rows()
+        }
 
     def event_time_timers(self) -> int:
         """Return the number of event-time timers of all keyed operators."""
@@ -276,11 +286,7 @@ class StreamHarness:
 
     def snapshot(self) -> bytes:
         """Return all operators' state as bytes for `restored`, as a checkpoint writes it."""
-        written = {
-            uid: write_operator(state, _inline, dumps_records, loads_records)
-            for uid, state in self._wiring.snapshot().items()
-        }
-        return pickle.dumps(written)
+        return pickle.dumps({uid: _written(one) for uid, one in self._wiring.snapshot().items()})
 
     def _keyed(self) -> list[KeyedOperator]:
         return [one for one in self._wiring.running if isinstance(one, KeyedOperator)]
@@ -366,11 +372,17 @@ def _bytes_of(handle: StateHandle) -> bytes:
     return handle.data
 
 
+def _written(state: OperatorSnapshot) -> OperatorSubtaskState:
+    try:
+        return write_operator(state, _inline, dumps_records, loads_records)
+    finally:
+        state.close(is_kept=True)
+
+
 def _read(state: OperatorSnapshot) -> OperatorSnapshot:
     """The state as it would be after a restore."""
-    written = write_operator(state, _inline, dumps_records, loads_records)
-    restore = OperatorRestore(written.keyed)
-    return read_operator(restore, _bytes_of, (0, MAX_PARALLELISM - 1), loads_records)
+    restore = OperatorRestore(_written(state).keyed)
+    return read_operator(restore, _bytes_of, _ALL_GROUPS, loads_records)
 
 
 def _restored(data: bytes, operators: Mapping[str, object]) -> dict[str, OperatorSnapshot]:
@@ -384,10 +396,9 @@ def _restored(data: bytes, operators: Mapping[str, object]) -> dict[str, Operato
             f"the snapshot has state of operators that do not exist here: {unknown}; there are "
             f"{sorted(operators)}. Give operators a uid() so that they are found again."
         )
-    groups = (0, MAX_PARALLELISM - 1)
     restored = {}
     for uid, state in written.items():
         lists = tuple(ListStateShare(one, 0, len(one.offsets) - 1) for one in state.lists)
         restore = OperatorRestore(state.keyed, lists)
-        restored[uid] = read_operator(restore, _bytes_of, groups, loads_records)
+        restored[uid] = read_operator(restore, _bytes_of, _ALL_GROUPS, loads_records)
     return restored

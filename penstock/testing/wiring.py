@@ -10,12 +10,17 @@ import queue
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from penstock.hosting.program.settings import job_manager_settings
 from penstock.hosting.shipping.pickling import deserialize, dumps_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
+from penstock.hosting.task_services.io_directories import IoDirectories
+from penstock.hosting.task_services.state_backends import StateBackends
+from penstock.model.config import Settings
 from penstock.model.graph.chain import ChainedOperator, ChainSpec
 from penstock.model.graph.job_graph import JobGraph, JobVertex
 from penstock.model.graph.topology import sort_job_vertices
-from penstock.model.ids import DataSetId, JobId, VertexId
+from penstock.model.ids import AllocationId, DataSetId, JobId, VertexId
+from penstock.model.program import ProgramSettings
 from penstock.runtime.codecs.convert import travel_form
 from penstock.runtime.elements import (
     MAX_WATERMARK,
@@ -28,14 +33,13 @@ from penstock.runtime.elements import (
 from penstock.runtime.interruption import UnwatchedCalls
 from penstock.runtime.operator import Operator, OperatorContext, OperatorServices
 from penstock.runtime.state.snapshot import OperatorSnapshot
-from penstock.runtime.task.chain import OperatorChain, Routed
+from penstock.runtime.task.chain import ChainMetrics, OperatorChain, Routed
 from penstock.runtime.task.chain_node import OperatorTimer
 from penstock.runtime.task.operator_contexts import TaskPlace, operator_context
 from penstock.runtime.watermarks.valve import StatusWatermarkValve
 
 _LOG: Final = logging.getLogger(__name__)
 _WAIT_S: Final = 30.0
-WATERMARK_INTERVAL_MS: Final = 200
 
 Out = Callable[[str, Element], None]
 
@@ -43,8 +47,15 @@ Out = Callable[[str, Element], None]
 class Wiring:
     """All vertices of a job graph. `out(stream, element)` gets the output of driver streams."""
 
-    def __init__(self, graph: JobGraph, now_ms: Callable[[], int], out: Out) -> None:
+    def __init__(
+        self, graph: JobGraph, program: ProgramSettings, now_ms: Callable[[], int], out: Out
+    ) -> None:
+        """Raises: ConfigurationError: a job of this program would be refused."""
         self.now_ms = now_ms
+        self.settings = job_manager_settings(Settings(program.configuration), program).task
+        self._directories = IoDirectories(self.settings.blocking.tmp_dirs, "harness")
+        backends = StateBackends(self.settings.state_backend, self._directories)
+        self.keyed_state = backends.of_slot(AllocationId("harness"))
         self._out = out
         self._vertices = [_Vertex(graph, one, self) for one in sort_job_vertices(graph)]
         self._by_id = {one.vertex.vertex_id: one for one in self._vertices}
@@ -61,6 +72,7 @@ class Wiring:
     def close(self) -> None:
         for one in reversed(self._vertices):
             one.chain.close()
+        self._directories.close()
 
     # ------------------------------------------------------------------ inputs
 
@@ -165,7 +177,14 @@ class _Vertex:
         self._wiring = wiring
         self._job_name = graph.name
         spec: ChainSpec = deserialize(graph.blobs[vertex.chain_blob])
-        self.chain = OperatorChain(spec, wiring.now_ms, _Calls(), dumps=dumps_records)
+        metrics = wiring.settings.metrics
+        self.chain = OperatorChain(
+            spec,
+            wiring.now_ms,
+            _Calls(),
+            metrics=ChainMetrics(metrics.latency, metrics.is_python_enabled),
+            dumps=dumps_records,
+        )
         self.uids = {one.uid for one in spec.operators}
         self._mails: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._open_gates = set(range(len(vertex.inputs)))
@@ -245,8 +264,8 @@ class _Vertex:
             parallelism=1,
             max_parallelism=self.vertex.max_parallelism,
             attempt=0,
-            job_parameters={},
-            watermark_interval_ms=WATERMARK_INTERVAL_MS,
+            job_parameters=dict(self._wiring.settings.job_parameters),
+            watermark_interval_ms=self._wiring.settings.watermark_interval_ms,
             restored_checkpoint_id=None,
             has_final_checkpoint=False,
             is_batch=False,
@@ -256,6 +275,6 @@ class _Vertex:
             async_calls=AsyncCallThreads(self._mails.put, f"penstock-async-{spec.name[:40]}"),
             report_committable=None,
             active_ms=None,
-            keyed_state=None,
+            keyed_state=self._wiring.keyed_state,
         )
         return operator_context(place, spec, timer, services)

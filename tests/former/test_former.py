@@ -11,8 +11,6 @@ from penstock.common import Types
 from penstock.datastream import DataStream
 from penstock.model.errors import JobExecutionError
 from penstock.model.former_modules import present_module, present_name
-from penstock.runtime.keys.hashing import key_group
-from penstock.runtime.windows import TimeWindow
 from penstock.testing import MiniCluster
 from tests.former import program
 
@@ -82,9 +80,3 @@ def test_every_class_and_function_of_that_commit_is_found_where_it_is_now():
         if not hasattr(found, present_name(module, name)):
             missing.append(line)
     assert set(missing) == GONE
-
-
-def test_a_key_of_a_class_that_has_moved_stays_in_its_key_group():
-    """The groups that 5e53c48 gave: the hash is of bytes that name the class by the module that it had then."""
-    groups = [key_group(TimeWindow(start, start + 10), 128) for start in range(5)]
-    assert groups == [68, 65, 106, 80, 122]

@@ -28,6 +28,7 @@ from penstock.model.errors import ConfigurationError, ExternalError, UserError
 from penstock.model.ids import JobId
 from penstock.model.row import Row
 from penstock.runtime.keys.hashing import original_key
+from penstock.runtime.state.map_entries import plain_map
 from penstock.runtime.state.snapshot import KeyedPart, StateInfo
 from penstock.runtime.state.snapshot_reader import infos_in, read_operator, rows_by_group
 
@@ -370,6 +371,8 @@ def _rows(part: KeyedPart) -> KeyedRows:
         values = columns[1]
         if part.info.has_ttl:
             values = [_without_times(part.info.kind, value) for value in values]
+        if part.info.kind == "Map":
+            values = list(map(plain_map, values))
         return KeyedRows(keys, columns[0], values)
     nothing = [None] * len(keys)
     values = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))

@@ -20,7 +20,10 @@ def failure_info(error: BaseException, where: str, *, is_full: bool = False) -> 
     user's error if `is_full`.
     """
     if isinstance(error, UserCodeError):
-        return FailureInfo("UserCodeError", user_failure(error, where, is_full), is_user_code=True)
+        text = user_failure(error, where, is_full)
+        return FailureInfo(
+            "UserCodeError", text, is_user_code=True, is_recoverable=error.is_recoverable
+        )
     if isinstance(error, ExternalError):
         name = type(error).__name__
         lost = getattr(error, "partition_id", None)

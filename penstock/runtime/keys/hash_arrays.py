@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.runtime.keys.encoding import (
@@ -104,8 +105,8 @@ def hash_longs(values: NDArray[np.int64]) -> UInt32s:
 
 
 def hash_doubles(values: NDArray[np.float64]) -> UInt32s:
-    """Flink's hash of a long, applied to the bits of a double. All NaN are one key."""
-    bits = values.view(np.int64).copy()
+    """Flink's hash of a long, applied to the bits of a double. All NaN are one key, and so are 0.0 and -0.0."""
+    bits = (values + 0.0).view(np.int64)
     bits[np.isnan(values)] = NAN_BITS
     return hash_longs(bits)
 
@@ -191,3 +192,13 @@ def _hash_string_array(array: pa.Array) -> UInt32s:
         return np.zeros(len(array), np.uint32)
     text = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
     return hash_utf8(text, (offsets - offsets[0]).astype(np.int64))
+
+
+def with_equal_floats(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The same rows, where keys that are equal have equal bits: 0.0 for -0.0, and one NaN. `names`: of the key columns."""
+    for name in names:
+        column = rows.column(name)
+        if pa.types.is_floating(column.type):
+            made = pc.if_else(pc.is_nan(column), float("nan"), pc.add(column, 0.0))
+            rows = rows.set_column(rows.schema.get_field_index(name), name, made.cast(column.type))
+    return rows

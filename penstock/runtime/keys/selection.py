@@ -38,6 +38,7 @@ from penstock.runtime.codecs.convert import (
 )
 from penstock.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.keys.computed import ComputedKeys
+from penstock.runtime.keys.encoding import RefusedKey
 from penstock.runtime.keys.fields import KeyFields, key_fields
 from penstock.runtime.keys.hash_arrays import (
     Channels,
@@ -148,14 +149,15 @@ class KeySelection:
             where = f", built at {self.defined_at}" if self.defined_at else ""
             raise type(error)(f"the key of key_by{where}: {error}") from error
 
-    def none_key(self, keys: Sequence[Any], values: Sequence[Any]) -> TypeError:
-        """The error for a batch in which a key is None. It names the first such record, and the line of key_by."""
-        record = next(value for key, value in zip(keys, values, strict=True) if key is None)
+    def refused_key(
+        self, error: RefusedKey, keys: Sequence[Any], values: Sequence[Any]
+    ) -> TypeError:
+        """The error for a batch of which a key is refused. It names the first such record, and the line of key_by."""
+        record = next(value for key, value in zip(keys, values, strict=True) if key is error.key)
         where = f", built at {self.defined_at}," if self.defined_at else ""
         return TypeError(
-            f"the key selector of key_by{where} returned None for the record "
-            f"{bounded_repr(record)}. A key must not be None: make the selector return another "
-            "value, or filter such records before key_by"
+            f"the key selector of key_by{where} returned {bounded_repr(error.key)} for the record "
+            f"{bounded_repr(record)}. {error}"
         )
 
     def keys_of(self, batch: Batch) -> list[Any]:

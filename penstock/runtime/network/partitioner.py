@@ -17,7 +17,7 @@ from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import ChannelCache, KeySelection
-from penstock.runtime.keys.encoding import NoneKey
+from penstock.runtime.keys.encoding import RefusedKey
 from penstock.runtime.keys.hash_arrays import Channels, as_channels
 from penstock.runtime.keys.hashing import is_int32_type
 from penstock.runtime.records.failed_at import note_record
@@ -126,8 +126,8 @@ class Hash(Partitioner):
         keys = self._keys.keys_of_rows(batch.values)
         try:
             channels = self._cache.channels_of(keys)
-        except NoneKey:
-            raise self._keys.none_key(keys, batch.values) from None
+        except RefusedKey as error:
+            raise self._keys.refused_key(error, keys, batch.values) from None
         return split_rows(batch, channels, self._channels)
 
     def _pruned(self, batch: ColumnBatch) -> ColumnBatch:

@@ -20,7 +20,8 @@ from penstock.model.types import TypeInformation, is_pickled
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import KeySelection, state_keys
-from penstock.runtime.keys.hashing import is_int32_type, original_key
+from penstock.runtime.keys.encoding import RefusedKey
+from penstock.runtime.keys.hashing import NoKey, is_int32_type, original_key
 from penstock.runtime.keys.kinds import KeyKinds
 from penstock.runtime.operator import BatchOrder, Emitted, OperatorContext
 from penstock.runtime.operators.pauses import Pauses
@@ -116,12 +117,18 @@ class KeyTaker(FunctionOperator):
         return self.keys.typed(computed)
 
     def state_keys_of(self, values: list[Any]) -> tuple[list[Any], list[Any]]:
-        """`keys_of`, and what stands for each key in the state. Raises: UserError: see `KeyKinds.note`."""
+        """`keys_of`, and what stands for each key in the state.
+
+        Raises: UserError: see `KeyKinds.note`; TypeError: a value cannot be a key.
+        """
         keys = self.keys_of(values)
         kinds = classes_of(keys)
         if self._kinds is not None:
             self._kinds.note(kinds)
-        return keys, state_keys(keys, kinds)
+        try:
+            return keys, state_keys(keys, kinds)
+        except RefusedKey as error:
+            raise self.keys.refused_key(error, keys, values) from None
 
     def watch_kinds(self, context: OperatorContext, restored: OperatorSnapshot) -> None:
         """Remember the classes of keys from here on, if their type is not declared. In BATCH no snapshot is made."""
@@ -155,6 +162,7 @@ class KeyedOperator(KeyTaker):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self.state = new_backend(context, self.keys)
         self.watch_kinds(context, self._restored)
+        self.state.leave_key(NoKey(f"in open() of {self._function_name()}"))
         self.restored_states = restore_backend(self.state, self._restored, "state")
         made = BatchTimerService if context.is_batch else InternalTimerService
         self.timers = made(context.timers, self.state.timer_queue)
@@ -178,9 +186,22 @@ class KeyedOperator(KeyTaker):
         return self.key_type()
 
     def close(self) -> None:
+        is_open = hasattr(self, "state")
+        if is_open:
+            self.state.leave_key(NoKey(f"in close() of {self._function_name()}"))
         super().close()
-        if hasattr(self, "state"):
+        if is_open:
             self.state.close()
+
+    def leave_key(self) -> None:
+        """Leave the key of the last record or timer. In BATCH it stays, until its last timer has fired."""
+        if self.key_timers is None:
+            self.state.leave_key()
+
+    def _function_name(self) -> str:
+        function = self.function
+        owner = function.call if function.owner is None else type(function.owner)
+        return str(getattr(owner, "__qualname__", owner))
 
     def entering(self, rows: RowBatch) -> Iterator[Any]:
         """The records. Before each is yielded, its key and timestamp become the context. In BATCH also KEY_ENDS, in
@@ -202,6 +223,7 @@ class KeyedOperator(KeyTaker):
         for value, key, skey, stamp in entering:
             state.key, state.skey, self.stamp = key, skey, stamp
             yield value
+        state.leave_key()
 
     def _unstamped(self, entering: Iterator[tuple[Any, Any, Any]]) -> Iterator[Any]:
         state = self.state
@@ -209,13 +231,14 @@ class KeyedOperator(KeyTaker):
         for value, key, skey in entering:
             state.key, state.skey = key, skey
             yield value
+        state.leave_key()
 
     def _key_by_key(self, entering: Iterator[tuple[Any, Any, Any, int]]) -> Iterator[Any]:
         state = self.state
         last = state.skey
         for value, key, skey, stamp in entering:
             if skey != last:
-                if last is not None and self.ends_keys:
+                if type(last) is not NoKey and self.ends_keys:
                     self._is_between_keys = True
                     yield KEY_ENDS
                     self._is_between_keys = False

@@ -23,7 +23,7 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.keys.hashing import NO_KEY, original_key
+from penstock.runtime.keys.hashing import NO_KEY_OF_BROADCAST, original_key
 from penstock.runtime.operator import MAX_EMIT, Emitted, OperatorContext
 from penstock.runtime.operators.collectors import Collector, pull
 from penstock.runtime.operators.keyed import KEY_ENDS, KeyedOperator
@@ -84,16 +84,22 @@ class KeyedTimerService(TimerService):
         return self._timers.current_watermark
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        self._timers.register_processing(timestamp, self._state.skey, self._state.namespace)
+        self._timers.register_processing(timestamp, self._skey(), self._state.namespace)
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        self._timers.register_event(timestamp, self._state.skey, self._state.namespace)
+        self._timers.register_event(timestamp, self._skey(), self._state.namespace)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        self._timers.delete_processing(timestamp, self._state.skey, self._state.namespace)
+        self._timers.delete_processing(timestamp, self._skey(), self._state.namespace)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        self._timers.delete_event(timestamp, self._state.skey, self._state.namespace)
+        self._timers.delete_event(timestamp, self._skey(), self._state.namespace)
+
+    def _skey(self) -> Any:
+        """The current state key. Raises: NoKeySet, also where a timer would be dropped."""
+        skey = self._state.skey
+        hash(skey)
+        return skey
 
 
 class UnkeyedTimerService(TimerService):
@@ -329,12 +335,12 @@ class KeyedProcessOperator(KeyedOperator):
         stamps = rows.timestamps
 
         def entering() -> Iterator[Any]:
-            self.state.key, self.state.skey = None, NO_KEY
+            self.state.leave_key(NO_KEY_OF_BROADCAST)
             every = [NO_TIMESTAMP] * len(rows.values) if stamps is None else stamps.tolist()
             for value, stamp in zip(self.watched(rows.values, stamps), every, strict=False):
                 self.stamp = stamp
                 yield value
-            self.state.skey = None
+            self.state.leave_key()
 
         emitted = _expanded(self, map(call, entering(), repeat(context)), stamps)
         return separated(emitted, self.side_tags)
@@ -387,6 +393,7 @@ class KeyedProcessOperator(KeyedOperator):
                 self._pauses.resume()
             elif len(collector.values) >= MAX_EMIT:
                 yield from collector.take()
+        self.leave_key()
         yield from collector.take()
 
     def _on_timer(self, timer: tuple[int, Any, Any]) -> Any:

@@ -24,7 +24,7 @@ from penstock.model.types import RowTypeInfo, TypeInformation
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.keys import KeySelection, original_key, state_keys
-from penstock.runtime.keys.encoding import NoneKey
+from penstock.runtime.keys.encoding import RefusedKey
 from penstock.runtime.operator import (
     MAX_EMIT,
     Accepts,
@@ -345,11 +345,11 @@ class PartialReduceOperator(FinalReduceOperator):
         """Before the exchange this is the first to see the keys."""
         try:
             yield
-        except NoneKey:
+        except RefusedKey as error:
             # This record is the one that the error is about.
-            place = next(place for place, key in enumerate(keys) if key is None)
+            place = next(place for place, key in enumerate(keys) if key is error.key)
             next(self.watched(values[place : place + 1]))
-            raise self.keys.none_key(keys, values) from None
+            raise self.keys.refused_key(error, keys, values) from None
 
     def _taken(self) -> list[Any]:
         if not self._is_paired:

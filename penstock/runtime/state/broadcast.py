@@ -11,8 +11,10 @@ from typing import Any, Final
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import UserError
 from penstock.model.types import MapTypeInfo, TypeInformation, is_pickled
+from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.state.contract import State
 from penstock.runtime.state.descriptors import MapStateDescriptor
+from penstock.runtime.state.map_entries import entry_key, fitting
 from penstock.runtime.state.snapshot import ListPart, StateInfo
 from penstock.runtime.state.value_migration import StateOwner, raw_change
 
@@ -35,24 +37,26 @@ def is_pickled_map(type_info: TypeInformation | None) -> bool:
 class ReadOnlyBroadcastState(State):
     """Broadcast state as the other stream's elements see it: a map that they can read."""
 
-    def __init__(self, table: dict[Any, Any]) -> None:
+    def __init__(self, name: str, table: dict[Any, Any]) -> None:
+        """`table`: as `map_entries` describes it."""
+        self._name = name
         self._table = table
 
     def get(self, key: Any) -> Any:
         """Return the value of the key; None if there is none."""
-        return self._table.get(key)
+        return self._table.get(self._entry_key(key))
 
     def contains(self, key: Any) -> bool:
         """Return whether the state has the key."""
-        return key in self._table
+        return self._entry_key(key) in self._table
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         """Return all entries as (key, value)."""
-        return list(self._table.items())
+        return [(original_key(entry), value) for entry, value in self._table.items()]
 
     def keys(self) -> Iterable[Any]:
         """Return all keys."""
-        return list(self._table)
+        return list(map(original_key, self._table))
 
     def values(self) -> Iterable[Any]:
         """Return all values."""
@@ -78,21 +82,24 @@ class ReadOnlyBroadcastState(State):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.keys())
 
+    def _entry_key(self, key: Any) -> Any:
+        return entry_key(key, "broadcast state", self._name)
+
 
 class BroadcastState(ReadOnlyBroadcastState):
     """Broadcast state as broadcast elements see it: a map that they can change."""
 
     def put(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
-        self._table[key] = value
+        self._table[self._entry_key(key)] = value
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         """Set the values of all keys of the mapping."""
-        self._table.update(dict_value)
+        self._table.update((self._entry_key(key), value) for key, value in dict_value.items())
 
     def remove(self, key: Any) -> None:
         """Delete a key; no effect if there is none."""
-        self._table.pop(key, None)
+        self._table.pop(self._entry_key(key), None)
 
     def clear(self) -> None:
         """Delete all entries."""
@@ -115,16 +122,16 @@ class BroadcastStates:
         self._types.update(zip(names, types, strict=False))
 
     def read_only(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
-        return ReadOnlyBroadcastState(self._table(descriptor))
+        return ReadOnlyBroadcastState(descriptor.get_name(), self._table(descriptor))
 
     def writable(self, descriptor: MapStateDescriptor) -> BroadcastState:
-        return BroadcastState(self._table(descriptor))
+        return BroadcastState(descriptor.get_name(), self._table(descriptor))
 
     def snapshot(self) -> dict[str, ListPart]:
         """Every subtask has the same state, so it writes one element per state: the whole map."""
         return {
             f"{ROLE}{name}": ListPart(
-                RedistributionMode.BROADCAST, [dict(table)], self._types.get(name)
+                RedistributionMode.BROADCAST, [fitting(dict(table))], self._types.get(name)
             )
             for name, table in self._tables.items()
         }

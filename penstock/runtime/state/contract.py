@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from penstock.model.errors import EngineBug, UserError
 from penstock.model.parametrised import OfOne, OfTwo, Parametrised, X, Y
-from penstock.runtime.keys.hashing import key_group, state_key
+from penstock.runtime.keys.hashing import NO_KEY, NoKey, key_group, state_key
 from penstock.runtime.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -200,7 +200,7 @@ class KeyedStateBackend(ABC):
         `owner`, set later: the operator, for error texts, and what its job allows.
         """
         self.key: Any = None
-        self.skey: Any = None
+        self.skey: Any = NO_KEY
         self.namespace: Any = None
         self.now_ms = now_ms
         self.max_parallelism = max_parallelism
@@ -211,6 +211,10 @@ class KeyedStateBackend(ABC):
         """Set the context to one key. Operators that process batches set `key` and `skey` themselves."""
         self.key = key
         self.skey = state_key(key)
+
+    def leave_key(self, where: NoKey = NO_KEY) -> None:
+        """Take the key out of the context: until the next one, using state or timers raises NoKeySet."""
+        self.key, self.skey = None, where
 
     def group_of(self, key: Any) -> int:
         return key_group(key, self.max_parallelism, is_int32=self.is_int32)

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any, Final
 
 from penstock.model.row import CHANGEABLE, copied
+from penstock.runtime.keys.hashing import NoKeySet
 from penstock.runtime.state.contract import Snapshot, ValueState
 from penstock.runtime.state.descriptors import (
     AggregatingStateDescriptor,
@@ -24,6 +25,7 @@ from penstock.runtime.state.descriptors import (
     ValueStateDescriptor,
 )
 from penstock.runtime.state.heap_cleanup import IncrementalCleanup, cleanup_of
+from penstock.runtime.state.map_entries import MapEntries, fitting
 from penstock.runtime.state.packed import StateColumn, TableValues
 from penstock.runtime.state.raw import (
     MISSING,
@@ -187,9 +189,17 @@ class HeapState(RawState):
 
     def drop(self, namespace: Any, skey: Any) -> None:
         """Drop one value."""
-        table = self.tables.get(namespace)
+        table = self._table(namespace, skey)
         if table is not None and table.pop(skey, MISSING) is not MISSING and not table:
             del self.tables[namespace]
+
+    def _table(self, namespace: Any, skey: Any) -> dict[Any, Any] | None:
+        """The values of a namespace; None: there are none. Raises: NoKeySet: the state key is none."""
+        try:
+            hash(skey)
+        except NoKeySet as error:
+            raise self._without_key(error) from None
+        return self.tables.get(namespace)
 
     def class_of_values(self) -> type | None:
         """The class of all raw values; None: not known."""
@@ -243,12 +253,15 @@ class HeapState(RawState):
     def _found(self) -> Any:
         """As `_raw`, but without running the clean-up."""
         backend = self._backend
-        table = self.tables.get(backend.namespace)
-        return MISSING if table is None else table.get(backend.skey, MISSING)
+        try:
+            return self.tables[backend.namespace].get(backend.skey, MISSING)
+        except (KeyError, NoKeySet):
+            self._table(backend.namespace, backend.skey)
+            return MISSING
 
     def _put(self, raw: Any) -> None:
         backend = self._backend
-        table = self.tables.get(backend.namespace)
+        table = self._table(backend.namespace, backend.skey)
         if table is None:
             table = self.tables[backend.namespace] = {}
         table[backend.skey] = raw
@@ -280,10 +293,10 @@ class HeapValueState(HeapState, ValueState):
         # Inlined, because this is called for every record.
         backend = self._backend
         try:
-            table = self.tables[backend.namespace]
-        except KeyError:
+            return self.tables[backend.namespace].get(backend.skey)
+        except (KeyError, NoKeySet):
+            self._table(backend.namespace, backend.skey)
             return None
-        return table.get(backend.skey)
 
     def update(self, value: Any) -> None:
         if value is None:
@@ -297,10 +310,9 @@ class HeapValueState(HeapState, ValueState):
                 self.cleanup.run(1)
             value = (value, backend.now_ms())
         try:
-            table = self.tables[backend.namespace]
-        except KeyError:
-            table = self.tables[backend.namespace] = {}
-        table[backend.skey] = value
+            self.tables[backend.namespace][backend.skey] = value
+        except (KeyError, NoKeySet):
+            self._put(value)
 
     def _own(self, value: Any) -> Any:
         """A copy if the value can be changed: the function may emit the value now, and change the state's object
@@ -349,23 +361,25 @@ class HeapAggregatingState(HeapState, RawAggregatingState):
 class HeapMapState(HeapState, RawMapState):
     """A map."""
 
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        entries = self._stamped(dict_value)
+    def _put_stamped(self, entries: dict[Any, Any]) -> None:
+        entries = fitting(entries)
         raw = self._raw()
         if raw is MISSING:
             if entries:
-                self._put(dict(entries))
+                self._put(entries)
+        elif type(raw) is dict and type(entries) is MapEntries:
+            self._put(MapEntries(raw | entries))
         else:
             raw.update(entries)
 
     def remove(self, key: Any) -> None:
         if self.cleanup is not None:
             self.cleanup.run(1)
-        self._drop(key)
+        self._drop(self._entry_key(key))
 
-    def _entry(self, key: Any) -> Any:
+    def _entry(self, entry: Any) -> Any:
         raw = self._raw()
-        return MISSING if raw is MISSING else raw.get(key, MISSING)
+        return MISSING if raw is MISSING else raw.get(entry, MISSING)
 
     def _entries(self) -> list[tuple[Any, Any]]:
         raw = self._raw()
@@ -382,12 +396,12 @@ class HeapMapState(HeapState, RawMapState):
             return [(key, raw[key]) for key in range(first, last + 1) if key in raw]
         return [(key, raw[key]) for key in sorted([key for key in raw if first <= key <= last])]
 
-    def _put_entry(self, key: Any, raw: Any) -> None:
-        self._found()[key] = raw
+    def _put_entry(self, entry: Any, raw: Any) -> None:
+        self._found()[entry] = raw
 
-    def _drop(self, key: Any) -> None:
+    def _drop(self, entry: Any) -> None:
         found = self._found()
-        if found is not MISSING and found.pop(key, MISSING) is not MISSING and not found:
+        if found is not MISSING and found.pop(entry, MISSING) is not MISSING and not found:
             self.clear()
 
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, cast
 
 from penstock.model.errors import UserError
 from penstock.model.row import copied
+from penstock.runtime.keys.hashing import NoKeySet, original_key
 from penstock.runtime.state.contract import (
     AggregatingState,
     KeyedStateBackend,
@@ -34,6 +35,7 @@ from penstock.runtime.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from penstock.runtime.state.map_entries import entry_key, fitting
 from penstock.runtime.state.snapshot import StateInfo
 
 MISSING: Final = object()
@@ -47,6 +49,7 @@ class RawState(State):
 
     def __init__(self, backend: KeyedStateBackend, descriptor: Any) -> None:
         self._backend = backend
+        self._name: str = descriptor.name
         self._ttl: StateTtlConfig | None = descriptor.ttl_config
         shown, has_ttl = str(descriptor.type_info), self._ttl is not None
         # A descriptor that an earlier release pickled notes no type of its own.
@@ -59,6 +62,10 @@ class RawState(State):
 
     @abstractmethod
     def _put(self, raw: Any) -> None: ...
+
+    def _without_key(self, error: NoKeySet) -> NoKeySet:
+        """The error, with the name of the state."""
+        return NoKeySet(error.where, f"{self._name!r} of {self._backend.owner}")
 
     def has_value(self) -> bool:
         """Whether the current key and namespace have a value, whatever it is."""
@@ -205,24 +212,31 @@ class RawListState(RawMergingState, ListState):
 
 
 class RawMapState(RawState, MapState):
-    """A map. With TTL its values are (value, last access ms). A storage says how one raw entry is read, written and dropped."""
+    """A map. With TTL its values are (value, last access ms). A storage says how one raw entry is read, written and dropped.
+
+    `entry` is what stands for a key of the user: see `map_entries`.
+    """
 
     kind = "Map"
 
     @abstractmethod
-    def _entry(self, key: Any) -> Any:
+    def _entry(self, entry: Any) -> Any:
         """The raw entry, or MISSING."""
 
     @abstractmethod
     def _entries(self) -> list[tuple[Any, Any]]:
-        """All entries as (key, raw entry), in a new list."""
+        """All entries as (entry, raw entry), in a new list."""
 
     @abstractmethod
-    def _put_entry(self, key: Any, raw: Any) -> None:
+    def _put_stamped(self, entries: dict[Any, Any]) -> None:
+        """Set entries."""
+
+    @abstractmethod
+    def _put_entry(self, entry: Any, raw: Any) -> None:
         """Replace an existing entry."""
 
     @abstractmethod
-    def _drop(self, key: Any) -> None:
+    def _drop(self, entry: Any) -> None:
         """Delete an entry; no effect if there is none."""
 
     def get(self, key: Any) -> Any:
@@ -230,7 +244,12 @@ class RawMapState(RawState, MapState):
         return None if found is MISSING else found
 
     def put(self, key: Any, value: Any) -> None:
-        self.put_all({key: value})
+        entry = self._entry_key(key)
+        one = value if self._ttl is None else (value, self._backend.now_ms())
+        self._put_stamped({entry: one})
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        self._put_stamped(self._stamped(dict_value))
 
     def contains(self, key: Any) -> bool:
         return self._value_of(key) is not MISSING
@@ -238,9 +257,9 @@ class RawMapState(RawState, MapState):
     def items(self) -> list[tuple[Any, Any]]:
         entries = self._entries()
         if self._ttl is None:
-            return entries
-        found = [(key, self._seen(key, entry)) for key, entry in entries]
-        return [(key, value) for key, value in found if value is not MISSING]
+            return [(original_key(entry), value) for entry, value in entries]
+        found = [(entry, self._seen(entry, raw)) for entry, raw in entries]
+        return [(original_key(entry), value) for entry, value in found if value is not MISSING]
 
     def between(self, first: int, last: int) -> list[tuple[int, Any]]:
         """(key, value) of the entries whose keys are integers in [first, last], in order. For Penstock's own operators."""
@@ -249,30 +268,34 @@ class RawMapState(RawState, MapState):
         return sorted(found, key=itemgetter(0))
 
     def alive(self, raw: Any) -> Any:
-        kept = {key: entry for key, entry in raw.items() if not self._is_expired(entry[1])}
+        kept = {entry: one for entry, one in raw.items() if not self._is_expired(one[1])}
         if not kept:
             return MISSING
-        return raw if len(kept) == len(raw) else kept
+        return raw if len(kept) == len(raw) else fitting(kept)
 
-    def _stamped(self, entries: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    def _entry_key(self, key: Any) -> Any:
+        return entry_key(key, self._backend.owner, self._name)
+
+    def _stamped(self, entries: Mapping[Any, Any]) -> dict[Any, Any]:
         """Raw entries with the current time as last access."""
         if self._ttl is None:
-            return entries
+            return {self._entry_key(key): value for key, value in entries.items()}
         now_ms = self._backend.now_ms()
-        return {key: (value, now_ms) for key, value in entries.items()}
+        return {self._entry_key(key): (value, now_ms) for key, value in entries.items()}
 
     def _value_of(self, key: Any) -> Any:
-        entry = self._entry(key)
-        return entry if self._ttl is None or entry is MISSING else self._seen(key, entry)
+        entry = self._entry_key(key)
+        raw = self._entry(entry)
+        return raw if self._ttl is None or raw is MISSING else self._seen(entry, raw)
 
-    def _seen(self, key: Any, entry: tuple[Any, int]) -> Any:
+    def _seen(self, entry: Any, raw: tuple[Any, int]) -> Any:
         """The value of an entry under TTL, or MISSING. Renews or drops the entry."""
-        value, last_access_ms = entry
+        value, last_access_ms = raw
         if self._is_expired(last_access_ms):
-            self._drop(key)
+            self._drop(entry)
             return value if self._shows_expired() else MISSING
         if self._renews_on_read():
-            self._put_entry(key, (value, self._backend.now_ms()))
+            self._put_entry(entry, (value, self._backend.now_ms()))
         return value
 
 

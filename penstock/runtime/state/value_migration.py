@@ -14,10 +14,13 @@ from penstock.model.errors import UserError
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.type_changes import Convert, KeysMerge, TypeChange, type_change
 from penstock.model.types import BasicType, BasicTypeInfo, TypeInformation, is_pickled
+from penstock.runtime.keys.hashing import original_key, state_key
+from penstock.runtime.state.map_entries import fitting
 from penstock.runtime.state.snapshot import StateInfo, refuse_restored
 
 _BASIC: Final = {str(made): made for made in map(BasicTypeInfo, BasicType)}
 _VALUE_SHOWN: Final = 200
+_MAPS: Final = frozenset({"Map", "Broadcast"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +100,25 @@ def raw_change(
 
 def _of_raw(kind: str, convert: Convert, *, has_ttl: bool) -> Callable[[Any], Any]:
     """`convert` takes the whole value: of a list all elements, of a map all entries."""
+    if kind in _MAPS:
+        return lambda raw: _converted_entries(convert, raw, has_ttl=has_ttl)
     if not has_ttl:
         return convert
     if kind == "List":
         return lambda raw: list(
             zip(convert([item for item, _ in raw]), (stamp for _, stamp in raw), strict=True)
         )
-    if kind == "Map":
-        return lambda raw: _entries_with_stamps(convert, raw)
     return lambda raw: (convert(raw[0]), raw[1])
 
 
-def _entries_with_stamps(convert: Convert, raw: dict[Any, tuple[Any, int]]) -> dict[Any, Any]:
-    found = convert({key: value for key, (value, _) in raw.items()})
-    stamps = (stamp for _, stamp in raw.values())
-    return {key: (value, stamp) for (key, value), stamp in zip(found.items(), stamps, strict=True)}
+def _converted_entries(convert: Convert, raw: dict[Any, Any], *, has_ttl: bool) -> dict[Any, Any]:
+    """One entry after the other: a dict of the keys of users may have one place for two of them. Raises: KeysMerge."""
+    made: dict[Any, Any] = {}
+    for entry, one in raw.items():
+        value = one[0] if has_ttl else one
+        ((key, converted),) = convert({original_key(entry): value}).items()
+        found = None if key is None else state_key(key)
+        if found in made:
+            raise KeysMerge("two keys of the map become one")
+        made[found] = (converted, one[1]) if has_ttl else converted
+    return fitting(made)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from penstock.model.errors import NOT_OF_FUNCTIONS, CancelSignal, UserCodeError
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.texts.error_text import told_to_user, traceback_of
+from penstock.runtime.keys.hashing import NoKeySet
 from penstock.runtime.operator import Operator
 from penstock.runtime.records.failed_at import take_note
 
@@ -32,4 +33,5 @@ def user_code_error(
         lines.append(f"  built at:    {spec.defined_at}")
     made = UserCodeError("\n".join(lines))
     made.frames = traceback_of(error)
+    made.is_recoverable = not isinstance(error, NoKeySet)
     return made

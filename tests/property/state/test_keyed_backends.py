@@ -3,8 +3,10 @@ in between, from either kind to either, at any parallelism. Source of the law:
 docs/spec/state.md#backends (backends differ in where state lies).
 """
 
+import datetime as dt
 import tempfile
 from contextlib import ExitStack, closing
+from decimal import Decimal
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -22,9 +24,18 @@ from penstock.runtime.state.contract import (
     ValueStateDescriptor,
 )
 from penstock.runtime.windows import TimeWindow
+from tests.tools.runtime.key_values import EAST, Device, Pair, Tcp
 from tests.tools.runtime.keyed_backends import GROUPS, Average, Backends, through_bytes
 
-KEYS = [1, "1", b"1", True, 1.0, (1, "a"), (1, None), Row(1, "x"), "", "ü\ud800", 2**70, -1]
+KEYS = [
+    1, "1", b"1", True, 1.0, (1, "a"), (1, None), Row(1, "x"), "", "ü\ud800", 2**70, -1, 0.0, -0.0,
+    Decimal(5), Decimal("5.00"),
+    Device("d", 1.0), Device("d", 2.0), Pair(1, "a"), Tcp(64), Tcp(128), ("eur", Decimal("5.0")),
+    ("eur", Decimal(5)),
+    dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC), dt.datetime(2024, 1, 1, 13, tzinfo=EAST),
+]  # fmt: skip
+ENTRIES = [*KEYS, "a", "b", None, (1, 2), float("nan"), (Decimal(5),), (Decimal("5.0"),)]
+"""Keys of a map. Those that are equal differ in how they are shown: the first one of them stays, as in a dict."""
 NAMESPACES = [None, 1, TimeWindow(0, 10), TimeWindow(0, 5)]
 VALUES = st.one_of(st.integers(), st.text(), st.none(), st.tuples(st.integers(), st.text()))
 TTL_MS = 10
@@ -51,8 +62,8 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("list"), st.just("add"), VALUES),
     st.tuples(st.just("list"), st.just("add_all"), st.lists(VALUES, max_size=3)),
     st.tuples(st.just("list"), st.just("update"), st.lists(VALUES, max_size=3)),
-    st.tuples(st.just("map"), st.just("put"), st.sampled_from(["a", "b", 1, None, (1, 2)]), VALUES),
-    st.tuples(st.just("map"), st.just("remove"), st.sampled_from(["a", "b", 1, None, (1, 2)])),
+    st.tuples(st.just("map"), st.just("put"), st.sampled_from(ENTRIES), VALUES),
+    st.tuples(st.just("map"), st.just("remove"), st.sampled_from(ENTRIES)),
     st.tuples(st.just("reduce"), st.just("add"), st.integers()),
     st.tuples(st.just("aggregate"), st.just("add"), st.integers()),
     st.tuples(st.sampled_from(["value", "list", "map", "reduce", "aggregate"]), st.just("clear")),
@@ -101,6 +112,7 @@ class Program:
                     states["value"].value(),
                     list(states["list"]),
                     sorted(map(repr, states["map"].items())),
+                    [states["map"].contains(entry) for entry in ENTRIES],
                     states["reduce"].get(),
                     states["aggregate"].get(),
                 )

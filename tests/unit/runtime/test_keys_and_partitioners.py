@@ -2,7 +2,6 @@
 docs/spec/state.md#key-groups.
 """
 
-import dataclasses
 import datetime as dt
 from collections import Counter
 from decimal import Decimal
@@ -28,7 +27,6 @@ from penstock.runtime.keys import (
     state_keys,
 )
 from penstock.runtime.network.partitioner import Hash, make_partitioner
-from penstock.runtime.state.rocks.encoding import decode_plain, encode_plain
 
 
 class Colour(Enum):
@@ -71,44 +69,6 @@ def test_other_keys_have_a_canonical_encoding(key):
     assert state_key(key) == state_key(key)
 
 
-class Place:
-    def __init__(self, name, at):
-        self.name = name
-        self.at = at
-
-
-@dataclasses.dataclass
-class Visit:
-    where: Place
-    when: int
-
-
-EQUAL_KEYS = [
-    (lambda: [1, ["a"]]),
-    (lambda: {"b": 1, "a": [2]}),
-    (lambda: {3, 1, 2}),
-    (lambda: (1, {})),
-    (lambda: bytearray(b"x")),
-    (lambda: Visit(Place("here", (1, 2)), 3)),
-]
-
-
-@pytest.mark.parametrize("make", EQUAL_KEYS)
-def test_whatever_can_be_pickled_can_be_a_key_by_its_content(make):
-    assert state_key(make()) == state_key(make())
-    assert hash32(make()) == hash32(make())
-    assert state_key(decode_plain(encode_plain(make()))) == state_key(make())
-
-
-def test_what_objects_share_plays_no_part_in_their_being_one_key():
-    text, again = ("".join(parts) for parts in (("long", "er"), ("longe", "r")))
-    shared, apart = Place(text, [text, text]), Place(text, [text, again])
-    assert state_key(shared) == state_key(apart)
-    assert state_key({"a": 1, "b": 2}) == state_key({"b": 2, "a": 1})
-    assert state_key([1]) != state_key((1,))
-    assert state_key(Place("a", 1)) != state_key(Place("a", 2))
-
-
 def test_a_key_that_its_function_changes_later_stays_what_it_was():
     key = (1, ["a"])
     kept = state_key(key)
@@ -118,16 +78,7 @@ def test_a_key_that_its_function_changes_later_stays_what_it_was():
     assert original_key(state_key((1, "a"))) == (1, "a")
 
 
-def test_a_key_of_a_class_that_is_in_no_module_is_a_key_too():
-    class Local:
-        def __init__(self, value):
-            self.value = value
-
-    assert state_key(Local(1)) == state_key(Local(1))
-    assert state_key(Local(1)) != state_key(Local(2))
-
-
-def test_none_and_what_cannot_be_pickled_are_refused_by_name():
+def test_none_and_what_has_no_equality_are_refused_by_name():
     with pytest.raises(TypeError, match="None"):
         hash32(None)
     with pytest.raises(TypeError, match="generator"):
@@ -173,7 +124,7 @@ def test_rows_and_columns_agree_for_each_type():
         "i": pa.array([1, -1, 2**40]),
         "i32": pa.array([1, -1, 2**31 - 1], pa.int32()),
         "s": pa.array(["a", "", "zé\U0001d11e"]),
-        "f": pa.array([1.5, float("nan"), -0.0]),
+        "f": pa.array([0.0, float("nan"), -0.0]),
         "b": pa.array([True, False, True]),
         "d": pa.array([dt.date(2020, 1, 1)] * 3),
         "c": pa.array(["x", "y", "x"]).dictionary_encode(),

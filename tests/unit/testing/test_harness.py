@@ -16,7 +16,7 @@ from penstock.datastream import (
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
-from penstock.datastream.state import ValueStateDescriptor
+from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.testing import (
@@ -310,3 +310,68 @@ def test_in_a_batch_too(combines):
 def test_a_batch_is_for_a_whole_job():
     with pytest.raises(ConfigurationError, match="MiniCluster"):
         StreamHarness(counts, configuration={"execution.runtime-mode": "BATCH"})
+
+
+class Kept(KeyedProcessFunction):
+    """Keeps a list; emits the class of its state, a job parameter, and whether it has metrics."""
+
+    def open(self, runtime_context):
+        self.kept = runtime_context.get_list_state(ListStateDescriptor("kept"))
+        self.parameter = runtime_context.get_job_parameter("name", "none")
+        self.metrics = runtime_context.get_metrics_group()
+        self.groups = runtime_context.get_max_number_of_parallel_subtasks()
+
+    def process_element(self, value, ctx):
+        self.kept.add(value)
+        ctx.timer_service().register_event_time_timer(5)
+        yield type(self.kept).__name__, self.parameter, self.metrics is not None, self.groups
+
+    def on_timer(self, timestamp, ctx):
+        yield ctx.get_current_key(), list(self.kept)
+
+
+def keeping(records):
+    return records.key_by(lambda value: value[0]).process(Kept()).uid("kept")
+
+
+@pytest.mark.parametrize(("backend", "kind"), [("hashmap", "Heap"), ("rocksdb", "Rocks")])
+@pytest.mark.parametrize("restored_with", ["hashmap", "rocksdb"])
+def test_state_lies_where_the_configuration_says(backend, kind, restored_with):
+    with StreamHarness(keeping, configuration={"state.backend.type": backend}) as harness:
+        harness.process_elements("a1", "b1", "a2")
+        assert harness.values()[0] == (f"{kind}ListState", "none", True, 128)
+        assert harness.keyed_state("kept") == {"a": ["a1", "a2"], "b": ["b1"]}
+        assert harness.event_time_timers() == 2
+        kept = harness.snapshot()
+    configuration = {"state.backend.type": restored_with}
+    with StreamHarness(keeping, restored=kept, configuration=configuration) as harness:
+        harness.process_watermark(5)
+        assert sorted(harness.values()) == [("a", ["a1", "a2"]), ("b", ["b1"])]
+
+
+def test_other_options_act_as_in_a_job():
+    options = {
+        "pipeline.global-job-parameters": "name:value",
+        "python.metric.enabled": "false",
+        "pipeline.max-parallelism": "1000",
+    }
+    with StreamHarness(keeping, configuration=options) as harness:
+        harness.process_element("a1")
+        assert harness.values() == [("HeapListState", "value", False, 1000)]
+        kept = harness.snapshot()
+    with StreamHarness(keeping, configuration=options, restored=kept) as harness:
+        assert harness.keyed_state("kept") == {"a": ["a1"]}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"state.backend.type": "memory"},
+        {"state.backend.rocksdb.timer-service.factory": "DISK"},
+        {"penstock.no.such.option": "1"},
+    ],
+)
+def test_what_a_job_refuses_is_refused(options):
+    (key,) = options
+    with pytest.raises(ConfigurationError, match=key):
+        StreamHarness(keeping, configuration=options)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.runtime.elements import Int64s
+from penstock.runtime.keys.hash_arrays import with_equal_floats
 from penstock.runtime.records.columns import ColumnAggregate
 
 PANE: Final = "__pane__"
@@ -70,7 +71,7 @@ class Partials:
 
     def first(self, rows: pa.Table) -> Iterator[tuple[int, Part]]:
         """The parts for rows that have their panes in the column PANE. A pane may be yielded several times."""
-        rows = self._numbered(rows) if self._ordered else rows
+        rows = with_equal_floats(self._numbered(rows) if self._ordered else rows, self.keys)
         wanted = [
             ([], "count_all")
             if column is None

@@ -22,6 +22,7 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.keys import KeySelection
+from penstock.runtime.keys.hash_arrays import with_equal_floats
 from penstock.runtime.operator import Emitted, OperatorContext
 from penstock.runtime.operators.windowed.column_partials import (
     Part,
@@ -161,7 +162,7 @@ class RunningColumnWindows:
         """The results of these windows, for the keys in `data`."""
         self.store.flush()
         keys = self._partials.keys
-        only = pa.Table.from_batches([data]).select(keys)
+        only = with_equal_floats(pa.Table.from_batches([data]).select(keys), keys)
         fired = _Fired(self._partials, self._grid)
         for start in starts:
             contents = self._contents(start)

@@ -30,7 +30,7 @@ from penstock.runtime.state.rocks.database import (
     groups_in,
     remove_now,
 )
-from penstock.runtime.state.rocks.encoding import encode_namespace, prefix_of
+from penstock.runtime.state.rocks.encoding import encode_namespace, key_suffix, prefix_of
 from penstock.runtime.state.rocks.formats import columns_of
 from penstock.runtime.state.rocks.restore import (
     check_some_keys,
@@ -129,6 +129,9 @@ class RocksKeyedStateBackend(RocksStore):
     def prefix(self) -> bytes:
         """The prefix of the rows of the current key and namespace."""
         return self.prefix_of(self.skey, self.namespace)
+
+    def key_suffix(self) -> bytes:
+        return key_suffix(self.skey, self.dumps)
 
     def group_of_state_key(self, skey: Any) -> int:
         group = self._groups.get(skey)
@@ -245,7 +248,7 @@ class RocksKeyedStateBackend(RocksStore):
         found = self._restored_databases(databases)
         for restored in databases[:1]:
             if restored.keys is not None and restored.keys.former is None:
-                check_some_keys(self.database, restored.keys)
+                check_some_keys(self.database, restored.keys, self.loads)
         return found
 
     def _restored_databases(self, databases: Sequence[RestoredDatabase]) -> dict[str, StateInfo]:

@@ -4,26 +4,23 @@
     timers:  key group | length (4) | time (8) | length (4) | state key and namespace, each with its length
 
 The rows of a key group lie together, and so do those of a key in a namespace. State keys and namespaces are stored as their
-canonical bytes, and can be read back from them. Does not know databases. Source: Flink RocksDBSerializedCompositeKeyBuilder.
+canonical bytes. Where these give back only a key that equals the one that was stored, Decimal("5") for Decimal("5.00"), the value of
+the row ends with the pickled key. Does not know databases. Source: Flink RocksDBSerializedCompositeKeyBuilder.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import importlib
 import io
 import pickle
 import struct
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any, Final
 
 from penstock.model.former_modules import present_module, present_name
-from penstock.model.row import Row
-from penstock.model.time import Instant
-from penstock.runtime.keys.encoding import canonical_bytes
-from penstock.runtime.keys.hashing import OtherKey
-from penstock.runtime.windows import TimeWindow
+from penstock.runtime.keys.encoding import Parts, RefusedKey, encode
+from penstock.runtime.keys.hashing import OtherKey, state_key
+from penstock.runtime.records.frozen import Dumps, Loads
+from penstock.runtime.windows import CountWindow, GlobalWindow, TimeWindow
 
 GROUP: Final = struct.Struct(">H")
 _LENGTH: Final = struct.Struct(">I")
@@ -34,6 +31,8 @@ _LOWEST: Final = -(2**63)
 _INT64: Final = range(-(2**63), 2**63)
 _ABOVE_LENGTHS: Final = b"\xff" * _LENGTH.size
 _NO_NAMESPACE: Final = _LENGTH.pack(0)
+_WITH_KEY: Final = b"K"
+"""Ends the value of a row that has its key. Other values are empty or pickles, which end with a full stop."""
 
 
 def group_start(group: int) -> bytes:
@@ -54,19 +53,19 @@ def above_window(prefix: bytes) -> bytes:
 
 def window_row(group: int, start: int, skey: Any) -> bytes:
     """The row of a state key in a window: the state key is in the place of the namespace."""
-    key = _encode_key(skey)
+    key = encode_key(skey)
     return b"".join((window_prefix(group, start), _LENGTH.pack(len(key)), key))
 
 
 def prefix_of(group: int, skey: Any, namespace: bytes) -> bytes:
     """The prefix of all rows of a key in a namespace. `namespace`: as returned by `encode_namespace`."""
-    key = _encode_key(skey)
+    key = encode_key(skey)
     return b"".join((GROUP.pack(group), _LENGTH.pack(len(key)), key, namespace))
 
 
 def group_time_row(group: int, timestamp: int, skey: Any, namespace: Any) -> bytes:
     """The row of a timer. The rows of a key group are in the order of their times (epoch ms)."""
-    key = _encode_key(skey)
+    key = encode_key(skey)
     rest = b"".join((_LENGTH.pack(len(key)), key, encode_namespace(namespace)))
     time = _TIME.pack(timestamp - _LOWEST)
     return b"".join((
@@ -84,32 +83,59 @@ def time_of(row: bytes) -> int:
     return stored + _LOWEST
 
 
-def group_time_row_parts(row: bytes) -> tuple[int, Any, Any]:
-    """The time, key and namespace of a timer's row."""
+def group_time_row_parts(row: bytes, data: bytes, loads: Loads) -> tuple[int, Any, Any]:
+    """The time, state key and namespace of a timer's row. `data`: its value, which `key_suffix` made."""
     at = GROUP.size + _LENGTH.size + _TIME.size + _LENGTH.size
     (key_size,) = _LENGTH.unpack_from(row, at)
     at += _LENGTH.size
     key, namespace = row[at : at + key_size], row[at + key_size + _LENGTH.size :]
-    return time_of(row), decode_plain(key), decode_namespace(namespace)
+    return time_of(row), decode_key(key, data, loads), decode_namespace(namespace)
 
 
-def _encode_key(skey: Any) -> bytes:
+def encode_key(skey: Any) -> bytes:
+    """The bytes of a state key, or of what stands for the key of an entry of a map."""
     return encode_plain(skey) if type(skey) is not OtherKey else b"o" + skey.encoding()
+
+
+def key_suffix(skey: Any, dumps: Dumps) -> bytes:
+    """What the value of a row ends with, so that its key can be read back. Unpickling the value passes over it."""
+    if type(skey) is not OtherKey or skey.is_exact:
+        return b""
+    content = dumps(skey.key)
+    return content + _LENGTH.pack(len(content)) + _WITH_KEY
+
+
+def suffix_in(data: bytes) -> bytes:
+    """The suffix that `key_suffix` made in the value of a row; empty: there is none."""
+    if not data.endswith(_WITH_KEY):
+        return b""
+    size = _LENGTH.size + len(_WITH_KEY)
+    (length,) = _LENGTH.unpack_from(data, len(data) - size)
+    return data[-length - size :]
+
+
+def decode_key(encoded: bytes, data: bytes, loads: Loads) -> Any:
+    """The state key of a row. `encoded`: its bytes in the row; `data`: the value of the row."""
+    suffix = suffix_in(data)
+    return state_key(loads(suffix) if suffix else decode_plain(encoded))
 
 
 def encode_namespace(namespace: Any) -> bytes:
     """The encoded namespace, with its length before it."""
     if namespace is None:
         return _NO_NAMESPACE
-    if type(namespace) is TimeWindow:
+    kind = type(namespace)
+    if kind is TimeWindow:
         content = b"W" + _TIMES.pack(namespace.start, namespace.end)
+    elif kind is CountWindow:
+        content = b"C" + encode_plain(namespace.id)
     else:
-        content = encode_plain(namespace)
+        content = b"G" if kind is GlobalWindow else encode_plain(namespace)
     return _LENGTH.pack(len(content)) + content
 
 
 def encode_plain(value: Any) -> bytes:
-    """Equal values of one type have equal bytes. A value without canonical bytes is stored as its pickle."""
+    """Equal values of one type have equal bytes. A value whose canonical bytes do not give it back is stored as its pickle."""
     kind = type(value)
     if kind is str:
         return b"s" + str(value).encode("utf-8", "surrogatepass")
@@ -117,12 +143,12 @@ def encode_plain(value: Any) -> bytes:
         return b"i" + _LONG.pack(value)
     if kind is bytes:
         return b"b" + bytes(value)
+    parts = Parts()
     try:
-        # The value is wrapped in a tuple, so that None is allowed; the tuple's own bytes are cut
-        # off.
-        return b"o" + canonical_bytes((value,))[5:]
-    except TypeError:
-        return b"P" + pickle.dumps(value, protocol=5)
+        encode(value, parts)
+    except RefusedKey:
+        parts.is_exact = False
+    return b"o" + parts.joined() if parts.is_exact else b"P" + pickle.dumps(value, protocol=5)
 
 
 def head_of(row: bytes) -> bytes:
@@ -142,13 +168,18 @@ def split(head: bytes) -> tuple[bytes, bytes]:
 
 def decode_namespace(data: bytes) -> Any:
     """The namespace of its bytes without their length."""
-    if not data:
+    tag = data[:1]
+    if not tag:
         return None
-    return TimeWindow(*_TIMES.unpack_from(data, 1)) if data[:1] == b"W" else decode_plain(data)
+    if tag == b"W":
+        return TimeWindow(*_TIMES.unpack_from(data, 1))
+    if tag == b"C":
+        return CountWindow(decode_plain(data[1:]))
+    return GlobalWindow() if tag == b"G" else decode_plain(data)
 
 
 def decode_plain(data: bytes) -> Any:
-    """The value given to `encode_plain`; a Row comes back without the names of its fields."""
+    """The value given to `encode_plain`, or one that equals the key of these bytes."""
     tag, content = data[:1], data[1:]
     if tag == b"s":
         return content.decode("utf-8", "surrogatepass")
@@ -163,7 +194,7 @@ def decode_plain(data: bytes) -> Any:
 
 
 class _Decoder:
-    """Reads the format of `canonical_bytes`."""
+    """Reads the exact keys of `canonical_bytes`: numbers, texts, bytes and tuples of them."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -199,12 +230,6 @@ class _Decoder:
         return [self.next() for _ in range(count)]
 
 
-def _enum_member(name: str) -> Any:
-    """An enum member given as `module.Class.NAME`. The class may be nested in others."""
-    path, _, member = name.rpartition(".")
-    return _class_of(path)[member]
-
-
 class _Unpickler(pickle.Unpickler):
     """Finds classes of Penstock that were in another module when they were pickled."""
 
@@ -212,48 +237,13 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(present_module(module, name), present_name(module, name))
 
 
-class _KeyUnpickler(_Unpickler):
-    """Reads the pickled keys of other classes: see `_KeyPickler` of `runtime/keys/encoding.py`."""
-
-    def persistent_load(self, pid: Any) -> Any:
-        return _class_of(pid)
-
-
-def _class_of(path: str) -> Any:
-    """A class given as `module.Class`. The class may be nested in others."""
-    parts = path.split(".")
-    for length in range(len(parts) - 1, 0, -1):
-        former = ".".join(parts[:length]), parts[length]
-        try:
-            found: Any = importlib.import_module(present_module(*former))
-        except ImportError:
-            continue
-        for part in (present_name(*former), *parts[length + 1 :]):
-            found = getattr(found, part)
-        return found
-    raise ValueError(f"the class {path} of a key in the state cannot be imported in this process")
-
-
 _DECODERS: Final[dict[str, Callable[[_Decoder], Any]]] = {
     "N": lambda _: None,
     "T": lambda _: True,
     "F": lambda _: False,
-    "E": lambda decoder: _enum_member(decoder.text()),
     "i": lambda decoder: int.from_bytes(decoder.sized(), "big", signed=True),
     "d": _Decoder.double,
     "s": _Decoder.text,
     "b": _Decoder.sized,
     "(": lambda decoder: tuple(decoder.items()),
-    "R": lambda decoder: Row(*decoder.items()),
-    "D": lambda decoder: Decimal(decoder.text()),
-    "t": lambda decoder: dt.datetime.fromisoformat(decoder.text()),
-    "a": lambda decoder: dt.date.fromisoformat(decoder.text()),
-    "h": lambda decoder: dt.time.fromisoformat(decoder.text()),
-    "l": lambda decoder: dt.timedelta(*decoder.items()),
-    "I": lambda decoder: Instant(*decoder.items()),
-    "[": _Decoder.items,
-    "{": lambda decoder: dict(decoder.items()),
-    "<": lambda decoder: frozenset(decoder.items()),
-    ">": lambda decoder: set(decoder.items()),
-    "P": lambda decoder: _KeyUnpickler(io.BytesIO(decoder.sized())).load(),
 }

@@ -13,8 +13,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
+from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.records.frozen import Dumps, Loads
-from penstock.runtime.state.rocks.encoding import encode_plain
+from penstock.runtime.state.map_entries import entries_of
+from penstock.runtime.state.rocks.encoding import encode_key
 from penstock.runtime.state.snapshot import StateInfo
 from penstock.runtime.state.timer_queues import TIMERS
 from penstock.runtime.state.window_tables import LIST_WINDOWS, WINDOW_KINDS
@@ -103,11 +105,11 @@ class MapRows(RowFormat):
     """A map, with one entry in each row."""
 
     def rows(self, prefix: bytes, raw: Any, next_number: Callable[[], int]) -> Iterator[Row]:
-        for key, entry in raw.items():
-            yield prefix + encode_plain(key), self.pack((key, entry))
+        for entry, one in raw.items():
+            yield prefix + encode_key(entry), self.pack((original_key(entry), one))
 
     def raw(self, rows: Sequence[Row]) -> Any:
-        return dict(self.unpack(data) for _, data in rows)
+        return entries_of(self.unpack(data) for _, data in rows)
 
     def _stamp(self, content: Any) -> int:
         stamp: int = content[1][1]

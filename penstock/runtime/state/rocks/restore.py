@@ -13,17 +13,21 @@ from typing import Any
 
 from penstock.model.key_types import KeyMigration
 from penstock.model.type_changes import Convert
-from penstock.runtime.keys.hashing import state_keys
+from penstock.runtime.keys.hashing import original_key, state_keys
+from penstock.runtime.records.frozen import Loads
 from penstock.runtime.state.key_migration import RestoredKeys, check_keys
 from penstock.runtime.state.rocks.database import Database, groups_in, rows_with
 from penstock.runtime.state.rocks.encoding import (
     GROUP,
+    decode_key,
     decode_plain,
     group_start,
     group_time_row,
     group_time_row_parts,
     head_of,
+    key_suffix,
     split,
+    suffix_in,
     window_row,
 )
 from penstock.runtime.state.rocks.formats import columns_of, format_of
@@ -77,7 +81,7 @@ def parts_in(
             yield name, part
 
 
-def check_some_keys(database: Database, migration: KeyMigration) -> None:
+def check_some_keys(database: Database, migration: KeyMigration, loads: Loads) -> None:
     """Check a key of each key group of each state: whoever wrote them, an operator has keys of one type.
 
     Raises: UserError: one is not of the declared type.
@@ -86,12 +90,13 @@ def check_some_keys(database: Database, migration: KeyMigration) -> None:
     for name, info in database.infos.items():
         family = database.family(name)
         for group in list(groups_in(family)):
-            row = next(rows_with(family, group_start(group)))[0]
+            row, data = next(rows_with(family, group_start(group)))
             if info == TIMERS:
-                found.append(group_time_row_parts(row)[1])
+                skey = group_time_row_parts(row, data, loads)[1]
             else:
                 parts = split(head_of(row))
-                found.append(decode_plain(parts[info.kind in WINDOW_KINDS]))
+                skey = decode_key(parts[info.kind in WINDOW_KINDS], data, loads)
+            found.append(original_key(skey))
     if found:
         check_keys(found, migration)
 
@@ -130,8 +135,9 @@ def migrate_values(backend: RocksStore, name: str, restored: StateInfo, convert:
         converted = convert(form.raw(rows))
         for row, _ in rows:
             family.delete(row)
+        suffix = suffix_in(rows[0][1])
         for row, data in form.rows(head, converted, backend.next_number):
-            family.put(row, data)
+            family.put(row, data + suffix)
 
 
 def _all_rows(family: Any) -> Iterator[tuple[bytes, bytes]]:
@@ -150,25 +156,30 @@ def put_back(backend: RocksStore, name: str, part: KeyedPart) -> None:
     if info == TIMERS:
         for skey, timestamp, namespace in part.rows():
             group = backend.group_of_state_key(skey)
-            family.put(group_time_row(group, timestamp, skey, namespace), b"")
+            row = group_time_row(group, timestamp, skey, namespace)
+            family.put(row, key_suffix(skey, backend.dumps))
         return
     form = format_of(info, backend.dumps, backend.loads)
     found = _window_rows(backend, name, part) if info.kind in WINDOW_KINDS else _rows(backend, part)
-    for prefix, raw in found:
+    for skey, prefix, raw in found:
+        suffix = key_suffix(skey, backend.dumps)
         for row, data in form.rows(prefix, raw, backend.next_number):
-            family.put(row, data)
+            family.put(row, data + suffix)
 
 
-def _rows(backend: RocksStore, part: KeyedPart) -> Iterator[tuple[bytes, Any]]:
+def _rows(backend: RocksStore, part: KeyedPart) -> Iterator[tuple[Any, bytes, Any]]:
+    """State key, prefix of its rows, and raw value."""
     if columns_of(part.info) == 1:
         for skey, raw in part.rows():
-            yield backend.prefix_of(skey, None), raw
+            yield skey, backend.prefix_of(skey, None), raw
     else:
         for skey, namespace, raw in part.rows():
-            yield backend.prefix_of(skey, namespace), raw
+            yield skey, backend.prefix_of(skey, namespace), raw
 
 
-def _window_rows(backend: RocksStore, name: str, part: KeyedPart) -> Iterator[tuple[bytes, Any]]:
+def _window_rows(
+    backend: RocksStore, name: str, part: KeyedPart
+) -> Iterator[tuple[Any, bytes, Any]]:
     windows = RestoredWindows(backend.database, name)
     for skey, start, is_fired, kept in part.rows():
         row = window_row(backend.group_of_state_key(skey), start, skey)
@@ -176,5 +187,5 @@ def _window_rows(backend: RocksStore, name: str, part: KeyedPart) -> Iterator[tu
             windows.has_fired(start)
         else:
             windows.waits(start, row)
-        yield row, kept
+        yield skey, row, kept
     windows.close()

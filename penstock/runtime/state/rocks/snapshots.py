@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from penstock.model.checkpoints import StateHandle
+from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.records.frozen import Dumps, Loads
 from penstock.runtime.state.raw import MISSING
 from penstock.runtime.state.rocks.database import Database, SlotMemory, groups_in, rows_with
 from penstock.runtime.state.rocks.encoding import (
+    decode_key,
     decode_namespace,
     decode_plain,
     group_start,
@@ -109,36 +111,43 @@ class RocksSnapshot:
         """
         family = self.database.family(name)
         if self.infos[name] == TIMERS:
-            return _timers(family, group)
+            return _timers(family, group, self.loads)
         rows = format_of(self.infos[name], self.dumps, self.loads)
         alive = self.alive.get(name)
         is_windows = self.infos[name].kind in WINDOW_KINDS
-        decode_other = decode_plain if is_windows else decode_namespace
         columns: list[list[Any]] = [[], [], []]
         have_fired: list[bool] = []
         fired = fired_rows(self.database, name) if is_windows else None
         of_one = groupby(rows_with(family, group_start(group)), lambda row: head_of(row[0]))
         for head, found in of_one:
-            raw = rows.raw(list(found))
+            of_key = list(found)
+            raw = rows.raw(of_key)
             if alive is not None and (raw := alive(raw)) is MISSING:
                 continue
-            key, namespace = split(head)
-            columns[0].append(decode_plain(key))
-            columns[1].append(decode_other(namespace))
-            columns[2].append(raw)
+            found_key = self._key_in(head, of_key[0][1], is_windows=is_windows)
+            for column, value in zip(columns, (*found_key, raw), strict=True):
+                column.append(value)
             if fired is not None:
-                have_fired.append(fired(head, columns[0][-1]))
+                have_fired.append(fired(head, columns[1][-1]))
         if is_windows:
-            starts, skeys, kept = columns
-            return [skeys, starts, have_fired, kept]
+            keys, starts, kept = columns
+            return [keys, starts, have_fired, kept]
         return columns if columns_of(self.infos[name]) == 2 else [columns[0], columns[2]]
 
+    def _key_in(self, head: bytes, data: bytes, *, is_windows: bool) -> tuple[Any, Any]:
+        """The key of a row, and its namespace or the start of its window."""
+        key, other = split(head)
+        if is_windows:
+            key, other = other, key
+        decoded = decode_plain(other) if is_windows else decode_namespace(other)
+        return original_key(decode_key(key, data, self.loads)), decoded
 
-def _timers(family: Any, group: int) -> list[list[Any]]:
+
+def _timers(family: Any, group: int, loads: Loads) -> list[list[Any]]:
     columns: list[list[Any]] = [[], [], []]
-    for row, _ in rows_with(family, group_start(group)):
-        timestamp, key, namespace = group_time_row_parts(row)
-        for column, value in zip(columns, (key, timestamp, namespace), strict=True):
+    for row, data in rows_with(family, group_start(group)):
+        timestamp, skey, namespace = group_time_row_parts(row, data, loads)
+        for column, value in zip(columns, (original_key(skey), timestamp, namespace), strict=True):
             column.append(value)
     return columns
 

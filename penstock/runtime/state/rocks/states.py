@@ -5,9 +5,9 @@ Unlike on the heap, a state returns copies. Source: Flink AbstractRocksDBState, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from penstock.runtime.keys.hashing import NoKeySet, OtherKey, state_key
 from penstock.runtime.state.contract import ValueState
 from penstock.runtime.state.raw import (
     MISSING,
@@ -19,7 +19,7 @@ from penstock.runtime.state.raw import (
 )
 from penstock.runtime.state.rocks.cleanup import RocksCleanup, cleanup_of
 from penstock.runtime.state.rocks.database import rows_with
-from penstock.runtime.state.rocks.encoding import encode_plain
+from penstock.runtime.state.rocks.encoding import encode_key, key_suffix
 from penstock.runtime.state.rocks.formats import format_of, stamp_of
 from penstock.runtime.state.rocks.store import RocksStore
 from penstock.runtime.state.snapshot import StateInfo
@@ -39,7 +39,7 @@ class RocksState(RawState):
             self.cleanup = cleanup_of(self._family, self._ttl, self.is_row_expired)
 
     def clear(self) -> None:
-        self._family.delete(self._backend.prefix())
+        self._family.delete(self._prefix())
 
     def is_row_expired(self, data: bytes) -> bool:
         """With TTL: whether a row has expired, without unpickling."""
@@ -47,15 +47,24 @@ class RocksState(RawState):
 
     def _raw(self) -> Any:
         self._used()
-        data = self._family.get(self._backend.prefix())
+        data = self._family.get(self._prefix())
         return MISSING if data is None else self._format.unpack(data)
 
     def _put(self, raw: Any) -> None:
-        self._family.put(self._backend.prefix(), self._format.pack(raw))
+        backend = self._backend
+        self._family.put(self._prefix(), self._format.pack(raw) + backend.key_suffix())
 
     def _write(self, prefix: bytes, raw: Any) -> None:
+        suffix = self._backend.key_suffix()
         for row, data in self._format.rows(prefix, raw, self._backend.next_number):
-            self._family.put(row, data)
+            self._family.put(row, data + suffix)
+
+    def _prefix(self) -> bytes:
+        """The prefix of the rows of the current key and namespace. Raises: NoKeySet."""
+        try:
+            return self._backend.prefix()
+        except NoKeySet as error:
+            raise self._without_key(error) from None
 
     def _used(self) -> None:
         if self.cleanup is not None:
@@ -75,7 +84,8 @@ class RocksTable:
         return default if data is None else self._loads(data)
 
     def __setitem__(self, skey: Any, value: Any, /) -> None:
-        self._family.put(self._prefix_of(skey, None), self._dumps(value))
+        suffix = key_suffix(skey, self._dumps)
+        self._family.put(self._prefix_of(skey, None), self._dumps(value) + suffix)
 
 
 class RocksValueState(RocksState, ValueState):
@@ -107,20 +117,20 @@ class _RowsState(RocksState):
     """The base of states with several rows for each key and namespace."""
 
     def clear(self) -> None:
-        for row, _ in list(rows_with(self._family, self._backend.prefix())):
+        for row, _ in list(rows_with(self._family, self._prefix())):
             self._family.delete(row)
 
     def has_value(self) -> bool:
-        return any(True for _ in rows_with(self._family, self._backend.prefix()))
+        return any(True for _ in rows_with(self._family, self._prefix()))
 
     def _raw(self) -> Any:
         self._used()
-        found = list(rows_with(self._family, self._backend.prefix()))
+        found = list(rows_with(self._family, self._prefix()))
         return self._format.raw(found) if found else MISSING
 
     def _put(self, raw: Any) -> None:
         self.clear()
-        self._write(self._backend.prefix(), raw)
+        self._write(self._prefix(), raw)
 
 
 class RocksListState(_RowsState, RawListState):
@@ -129,44 +139,52 @@ class RocksListState(_RowsState, RawListState):
     def add_all(self, values: list[Any]) -> None:
         self._used()
         if values:
-            self._write(self._backend.prefix(), self._stamped(values))
+            self._write(self._prefix(), self._stamped(values))
 
     def update(self, values: list[Any]) -> None:
         self.clear()
         self.add_all(values)
 
     def _absorb(self, raw: Any) -> None:
-        self._write(self._backend.prefix(), raw)
+        self._write(self._prefix(), raw)
 
 
 class RocksMapState(_RowsState, RawMapState):
     """A map. Entries are in the order of their keys' bytes."""
 
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+    def _put_stamped(self, entries: dict[Any, Any]) -> None:
         self._used()
-        self._write(self._backend.prefix(), self._stamped(dict_value))
+        self._write(self._prefix(), dict(map(self._with_first_key, entries.items())))
 
     def remove(self, key: Any) -> None:
-        self._drop(key)
+        self._drop(self._entry_key(key))
 
-    def _entry(self, key: Any) -> Any:
+    def _with_first_key(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Of keys that are equal the first one stays, as in a dict."""
+        entry, raw = pair
+        if type(entry) is OtherKey and not entry.is_exact:
+            data = self._family.get(self._row(entry))
+            if data is not None:
+                return state_key(self._format.unpack(data)[0]), raw
+        return entry, raw
+
+    def _entry(self, entry: Any) -> Any:
         self._used()
-        data = self._family.get(self._row(key))
+        data = self._family.get(self._row(entry))
         if data is None:
             return MISSING
-        _, entry = self._format.unpack(data)
-        return entry
+        _, raw = self._format.unpack(data)
+        return raw
 
     def _entries(self) -> list[tuple[Any, Any]]:
         self._used()
-        rows = list(rows_with(self._family, self._backend.prefix()))
-        return [self._format.unpack(data) for _, data in rows]
+        return list(self._format.raw(list(rows_with(self._family, self._prefix()))).items())
 
-    def _put_entry(self, key: Any, raw: Any) -> None:
-        self._write(self._backend.prefix(), {key: raw})
+    def _put_entry(self, entry: Any, raw: Any) -> None:
+        self._write(self._prefix(), {entry: raw})
 
-    def _drop(self, key: Any) -> None:
-        self._family.delete(self._row(key))
+    def _drop(self, entry: Any) -> None:
+        self._family.delete(self._row(entry))
 
-    def _row(self, key: Any) -> bytes:
-        return self._backend.prefix() + encode_plain(key)
+    def _row(self, entry: Any) -> bytes:
+        return self._prefix() + encode_key(entry)

@@ -27,6 +27,10 @@ class RocksStore(RawKeyedStateBackend):
         """The prefix of the rows of the current key and namespace."""
 
     @abstractmethod
+    def key_suffix(self) -> bytes:
+        """What the values of rows of the current key end with."""
+
+    @abstractmethod
     def prefix_of(self, skey: Any, namespace: Any) -> bytes: ...
     @abstractmethod
     def group_of_state_key(self, skey: Any) -> int: ...

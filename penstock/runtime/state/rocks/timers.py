@@ -12,13 +12,14 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Final
 
-from penstock.runtime.keys.hashing import original_key, state_key
+from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.state.rocks.database import groups_in, rows_with
 from penstock.runtime.state.rocks.encoding import (
     GROUP,
     group_start,
     group_time_row,
     group_time_row_parts,
+    key_suffix,
     time_of,
 )
 from penstock.runtime.state.rocks.store import RocksStore
@@ -53,7 +54,10 @@ class RocksTimerQueue(TimerQueue):
         first = self._firsts.get(group)
         if first is None:
             first = self._firsts[group] = _First(self._family, group)
-        self._family.put(row, b"")
+        # An equal key that came earlier stays.
+        suffix = key_suffix(skey, self._backend.dumps)
+        if not suffix or self._family.get(row) is None:
+            self._family.put(row, suffix)
         if first.insert(row):
             self._push(group)
 
@@ -70,15 +74,15 @@ class RocksTimerQueue(TimerQueue):
         row = self._first_row()
         if row is None or time_of(row) > until:
             return None
+        due = group_time_row_parts(row, self._family.get(row), self._backend.loads)
         self._drop(GROUP.unpack_from(row)[0], row)
-        timestamp, key, namespace = group_time_row_parts(row)
-        return timestamp, state_key(key), namespace
+        return due
 
     def entries(self) -> list[tuple[int, Any, Any]]:
         found = [
-            group_time_row_parts(row)
+            group_time_row_parts(row, data, self._backend.loads)
             for group in self._firsts
-            for row, _ in rows_with(self._family, group_start(group))
+            for row, data in rows_with(self._family, group_start(group))
         ]
         triples = [(stamp, original_key(key), namespace) for stamp, key, namespace in found]
         return sorted(triples, key=lambda entry: entry[0])

@@ -15,10 +15,13 @@ from penstock.runtime.state.rocks.database import Database, groups_in, rows_with
 from penstock.runtime.state.rocks.encoding import (
     GROUP,
     above_window,
+    decode_key,
     decode_plain,
     group_start,
     head_of,
+    key_suffix,
     split,
+    suffix_in,
     window_prefix,
     window_row,
 )
@@ -39,6 +42,7 @@ class RocksWindowTables(WindowTables):
         self._fold = fold
         self._family = backend.family_of(name, info)
         self._format = format_of(info, backend.dumps, backend.loads)
+        self._dumps, self._loads = backend.dumps, backend.loads
         self._group_of, self._next_number = backend.group_of_state_key, backend.next_number
         self._marks = backend.database.family(name + MARKS)
         self.begin_with(*backend.database.windows(name))
@@ -50,12 +54,16 @@ class RocksWindowTables(WindowTables):
         skeys = list(skeys)
         rows = {skey: window_row(self._group_of(skey), start, skey) for skey in skeys}
         # Lists only grow, so nothing has to be read.
-        table = {} if self.info.kind == LIST_WINDOWS else self._read(rows)
+        found = {} if self.info.kind == LIST_WINDOWS else self._read(rows)
+        table = {skey: self._format.unpack(data) for skey, data in found.items()}
         if sums is None or not sums.are_added_to(table):
             self._fold(table, skeys, values)
         for skey, kept in table.items():
+            # An equal key that came earlier stays.
+            former = found.get(skey)
+            suffix = key_suffix(skey, self._dumps) if former is None else suffix_in(former)
             for row, data in self._format.rows(rows[skey], kept, self._next_number):
-                self._family.put(row, data)
+                self._family.put(row, data + suffix)
 
     def get(self, start: int, skey: Any) -> Any:
         row = window_row(self._group_of(skey), start, skey)
@@ -65,7 +73,7 @@ class RocksWindowTables(WindowTables):
         for group in groups_in(self._family):
             found = rows_with(self._family, window_prefix(group, start))
             for head, of_one in groupby(found, lambda row: head_of(row[0])):
-                yield decode_plain(split(head)[1]), self._format.raw(list(of_one))
+                yield self._key_and_content(head, list(of_one))
 
     def let_wait(self, start: int, skeys: Iterable[Any]) -> None:
         self.some_wait.add(start)
@@ -75,8 +83,7 @@ class RocksWindowTables(WindowTables):
     def take_waiting(self, start: int) -> Iterator[tuple[Any, Any]]:
         for group in groups_in(self._marks):
             for row, _ in rows_with(self._marks, window_prefix(group, start)):
-                kept = self._format.raw(list(rows_with(self._family, row)))
-                yield decode_plain(split(row)[1]), kept
+                yield self._key_and_content(row, list(rows_with(self._family, row)))
         self._unmark(start)
 
     def drop(self, start: int) -> None:
@@ -88,10 +95,14 @@ class RocksWindowTables(WindowTables):
             self.some_wait.discard(start)
             _delete_window(self._marks, start)
 
-    def _read(self, rows: dict[Any, bytes]) -> dict[Any, Any]:
-        """The existing contents of these rows."""
+    def _read(self, rows: dict[Any, bytes]) -> dict[Any, bytes]:
+        """The values of these rows, as far as they exist."""
         found = ((skey, self._family.get(row)) for skey, row in rows.items())
-        return {skey: self._format.unpack(data) for skey, data in found if data is not None}
+        return {skey: data for skey, data in found if data is not None}
+
+    def _key_and_content(self, head: bytes, rows: list[tuple[bytes, bytes]]) -> tuple[Any, Any]:
+        """The state key and the content of the rows that begin with `head`."""
+        return decode_key(split(head)[1], rows[0][1], self._loads), self._format.raw(rows)
 
 
 class RestoredWindows:
