@@ -102,8 +102,8 @@ class ExecutionOptions(OptionGroup, title="How the job is executed"):
         "penstock.batch.combine",
         "true",
         (
-            "Whether keyed reduces of BATCH jobs combine records before the shuffle, if their "
-            "functions are associative."
+            "Whether keyed reduces and aggregates of BATCH jobs combine records before the "
+            "shuffle, where that does not change their results."
         ),
     )
     BUFFER_TIMEOUT_ENABLED: Final = flag(

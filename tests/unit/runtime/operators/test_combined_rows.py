@@ -47,7 +47,8 @@ def batches(seed, users, numbers=range(100)):
 def operators(function, as_columns):
     """The operator before the exchange, and the one behind it."""
     keys = KeySelection(by_user, None, KIND)
-    combining = ReduceOperator(UserFunction(function), keys).in_batch().before_exchange()
+    combining = ReduceOperator(UserFunction(function), keys, combines=True)
+    combining = combining.in_batch().before_exchange()
     for one in (combining.partial, combining.final):
         one.functions_as_columns = as_columns
     return combining.partial, combining.final
