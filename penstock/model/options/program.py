@@ -83,8 +83,8 @@ class PipelineOptions(OptionGroup, title="The job"):
     OBJECT_REUSE: Final = flag(
         "pipeline.object-reuse",
         "false",
-        "Kept for ExecutionConfig; mutable records are copied when necessary.",
-        is_used=False,
+        "Whether functions emit lists, dicts, Rows and other objects that can be changed as they "
+        "are, and not as copies. Set it only if no function changes what it has emitted or got.",
     )
     CHAINING_ACROSS_MAX_PARALLELISM: Final = flag(
         "pipeline.operator-chaining.chain-operators-with-different-max-parallelism",

@@ -77,8 +77,9 @@ class ReduceOperator(KeyTaker):
 
     @property
     def _own(self) -> Callable[[Any], Any]:
-        """Copies a record so that only this operator has it: a function may change its first argument in place and return it."""
-        return same if isinstance(self.function.owner, Aggregate) else own_copy
+        """Copies a record so that only this operator has it: a function may change its first argument and return it."""
+        is_aggregate = isinstance(self.function.owner, Aggregate)
+        return same if is_aggregate or self.reuses_objects else own_copy
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._state = new_backend(context, self.keys)
@@ -116,9 +117,8 @@ class ReduceOperator(KeyTaker):
         _, skeys = self.state_keys_of(rows.values)
         results: list[Any] = []
         aside: list[int] = []
-        own = None if self.emissions.are_trusted else self._own
+        own = None if self.reuses_objects else self._own
         self._reducing.run(self._fed(rows, skeys, self._table, results, own, aside))
-        self.emissions.note(results)
         return (RowBatch(results, without(rows.timestamps, aside)),)
 
     def _fed(

@@ -20,15 +20,23 @@ from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import TypeInformation
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
-from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext, told_to_nobody
+from penstock.runtime.operator import (
+    MAX_EMIT,
+    Emitted,
+    Operator,
+    OperatorContext,
+    Take,
+    told_to_nobody,
+)
 from penstock.runtime.operators.collectors import Collector, pull
 from penstock.runtime.records.emissions import (
-    Emissions,
-    handed_over,
+    own_copies,
+    own_copy,
     raise_if_no_results,
     refuse_one_record,
 )
 from penstock.runtime.records.failed_at import ended_at, is_exhausted
+from penstock.runtime.records.frozen import is_immutable
 from penstock.runtime.records.side_output import separated
 from penstock.runtime.row_functions.objects import ObjectFunction
 from penstock.runtime.row_functions.plans import Way
@@ -58,13 +66,14 @@ def rows_of(batch: Batch) -> RowBatch:
 def whole(operator: FunctionOperator, results: Iterator[Any], rows: RowBatch) -> RowBatch:
     """The results of a function that gives one for each row, each with the row's timestamp. Raises: as `gather`."""
     made: list[Any] = []
-    aside = gather(operator, iter(operator.emissions.taken()(results)), made)
-    operator.emissions.note(made)
+    aside = gather(operator, results, made, operator.take)
     return RowBatch(made, without(rows.timestamps, aside))
 
 
-def gather(operator: FunctionOperator, results: Iterator[Any], into: list[Any]) -> list[int]:
-    """Append the results of a call in C over the watched batch to a list.
+def gather(
+    operator: FunctionOperator, results: Iterator[Any], into: list[Any], extend: Take = list.extend
+) -> list[int]:
+    """Append the results of a call in C over the watched batch to a list. `extend`: does it.
 
     Returns: the positions of the records that were put aside, and so have no result. After an error a list has all results up to
     it, and the iterator goes on behind the record.
@@ -74,7 +83,7 @@ def gather(operator: FunctionOperator, results: Iterator[Any], into: list[Any]) 
     aside: list[int] = []
     while True:
         try:
-            into.extend(results)
+            extend(into, results)
             operator.check_all_were_seen()
         except Exception as error:
             aside.append(operator.put_current_aside(error))
@@ -95,9 +104,22 @@ def filtered(
     `bool` is called while the record is the current one, because it may raise (for an array). numpy's rules of truth are not used.
     """
     mask: list[bool] = []
-    for place in gather(operator, map(bool, answers), mask):
+    if operator.reuses_objects or is_immutable(rows.values):
+        for place in gather(operator, map(bool, answers), mask):
+            mask.insert(place, False)
+        return kept_of(rows, mask)
+    kept: list[Any] = []
+
+    def keeps(answer: object) -> bool:
+        """Copy the record before the next call of the function, which may keep it and change it."""
+        is_kept = bool(answer)
+        kept.append(own_copy(operator.current_record) if is_kept else None)
+        return is_kept
+
+    for place in gather(operator, map(keeps, answers), mask):
         mask.insert(place, False)
-    return kept_of(rows, mask)
+        kept.insert(place, None)
+    return kept_of(RowBatch(kept, rows.timestamps), mask)
 
 
 def kept_of(rows: RowBatch, mask: list[bool]) -> Sequence[RowBatch]:
@@ -114,7 +136,6 @@ class FunctionOperator(Operator):
 
     def __init__(self, function: UserFunction) -> None:
         self.function = function
-        self.emissions = Emissions()
         self._values: list[Any] = []
         self._position: Iterator[Any] = iter(())
         self._is_open = False
@@ -152,7 +173,7 @@ class FunctionOperator(Operator):
             )
             if self.functions_as_columns:
                 self.row_function.on_objects = ObjectFunction(
-                    self.function.call, name, self.complain, is_filter=self.keeps_records
+                    self.function.call, is_filter=self.keeps_records
                 )
 
     def run_fused(self, functions: FusedFunctions) -> None:
@@ -218,6 +239,11 @@ class FunctionOperator(Operator):
     def failing_record(self) -> str | None:
         index = self.current_index
         return bounded_repr(self._record_at(index)) if index >= 0 else None
+
+    @property
+    def current_record(self) -> Any:
+        """The record of the watched batch that the function was called with last."""
+        return self._values[self.current_index]
 
     def _record_at(self, index: int) -> Any:
         return self._values[index] if self._lent is None else self._lent.record_at(index)
@@ -296,11 +322,9 @@ class MapOperator(FunctionOperator):
             rows, made = self.on_columns(rows)
             if made is not None:
                 return separated((self._taken_over(rows, made),), self.side_tags)
-        # Results that may be changed later have to be copied one by one, each before the next call.
-        elif len(rows.values) >= LEAST_OBJECTS and self.emissions.are_trusted:
+        elif len(rows.values) >= LEAST_OBJECTS:
             made = self.on_objects(rows)
             if made is not None:
-                self.emissions.note(made)
                 return separated((RowBatch(made, rows.timestamps),), self.side_tags)
         results = map(self.function.call, self.watched_rows(rows))
         return separated((whole(self, results, rows),), self.side_tags)
@@ -309,9 +333,7 @@ class MapOperator(FunctionOperator):
         """The results of a function that ran on columns. Only those that may hold somebody else's list are looked at."""
         self.watched_nothing()
         if isinstance(rows, ColumnRows) and rows.plan.is_shared:
-            values = list(self.emissions.taken()(handed_over(made)))
-            self.emissions.note(values)
-            return RowBatch(values, rows.timestamps)
+            made = own_copies(made)
         return RowBatch(made, rows.timestamps)
 
 
@@ -336,7 +358,7 @@ class FilterOperator(FunctionOperator):
             if mask is not None:
                 return kept_of(rows, mask)
         position = self.watched(rows.values, rows.timestamps)
-        if rows.timestamps is not None:
+        if rows.timestamps is not None or not is_immutable(rows.values):
             return filtered(self, rows, map(self.function.call, position))
         left: list[Any] = []
         gather(self, filter(self.function.call, position), left)
@@ -408,9 +430,7 @@ def expand(
     else:
         way = _expand if operator.poison is None else _expand_on
         made = way(operator, results, Collector(stamps), refused, takes_none=takes_none)
-    for batch in made:
-        operator.emissions.note(batch.values)
-        yield batch
+    yield from made
 
 
 def _expand(
@@ -421,21 +441,21 @@ def _expand(
     *,
     takes_none: bool,
 ) -> Iterator[RowBatch]:
-    taken, stamps = operator.emissions.taken(), collector.stamps
+    take, stamps = operator.take, collector.stamps
     out = collector.values
     room = max(0, MAX_EMIT - len(out))
     for result in results:
         if type(result) is list:
-            out += taken(result)
+            take(out, result)
         elif result is not None or not takes_none:
             if type(result) in refused:
                 refuse_one_record(result)
             try:
-                iterator = iter(taken(result))
+                iterator = iter(result)
             except TypeError:
                 raise_if_no_results(result)
                 raise
-            out += islice(iterator, room)
+            take(out, islice(iterator, room))
             # The iterable may have more results.
             if len(out) >= MAX_EMIT:
                 yield from pull(operator, iterator, collector)
@@ -474,19 +494,19 @@ def _expand_on(
 
 def _expand_generators(operator: FunctionOperator, results: Iterator[Any]) -> Iterator[RowBatch]:
     """As `_expand` or `_expand_on`, for generator functions, without a step in Python per record."""
-    taken = operator.emissions.taken()
-    flat = iter(taken(chain.from_iterable(results)))
+    take = operator.take
+    flat = chain.from_iterable(results)
     values: list[Any] = []
     while True:
         try:
-            values.extend(islice(flat, MAX_EMIT - len(values)))
+            take(values, islice(flat, MAX_EMIT - len(values)))
             if len(values) < MAX_EMIT:
                 operator.check_all_were_seen()
                 break
         except Exception as error:
             operator.put_current_aside(error)
             # The former chain may have ended with the error.
-            flat = iter(taken(chain.from_iterable(results)))
+            flat = chain.from_iterable(results)
             continue
         # The batch may also end right behind a record, which cannot be told apart.
         operator.is_in_record = True

@@ -41,6 +41,8 @@ class Inlined:
     guards: tuple[Guard, ...] = ()
     why_not: str = ""
     results: frozenset[Kind] = frozenset()
+    is_changeable: bool = True
+    """Whether what it gives may be changed by somebody else, where it takes scalars."""
 
     def may_run(self) -> bool:
         """Whether it gives now what the function gives, and nobody watches calls."""
@@ -48,11 +50,17 @@ class Inlined:
 
 
 def inlined(
-    call: object, count: int = 1, names: tuple[str, ...] | None = None, *, is_on: bool = True
+    call: object,
+    count: int = 1,
+    names: tuple[str, ...] | None = None,
+    *,
+    is_on: bool = True,
+    takes_scalars: bool = False,
 ) -> Inlined:
     """The body of a function of so many records. Its own code does not run.
 
     Args: is_on: whether it is wanted; else it says so. names: of the Rows that it returns, where it gives them none.
+        takes_scalars: its records will be scalars, and tuples of such.
     """
     function, place = function_of(call)
     why_not = ""
@@ -64,7 +72,8 @@ def inlined(
         why_not = f"{type(call).__name__} is no function of Python"
     else:
         try:
-            return _inlined(function, place, count, names)
+            tree, guards = _tree(function, place, count, are_changeable=not takes_scalars)
+            return _inlined(tree, guards, names)
         except (Refused, TooLarge) as refused:
             why_not = str(refused)
         except RecursionError:
@@ -99,27 +108,27 @@ def tree_of(call: object, count: int) -> tuple[Node, tuple[Guard, ...]]:
     function, place = function_of(call) if READS_BYTECODE else (None, 0)
     if function is None:
         raise Refused("it is no function of Python whose bytecode is known")
-    given = {
-        place + index: Node(Kind.COLUMN, value=index, is_changeable=True) for index in range(count)
-    }
-    reader = _ObjectReader(function, _no_field)
     try:
-        return reader.tree(given), tuple(reader.guards)
+        return _tree(function, place, count)
     except RecursionError as error:
         raise Refused("it is nested too deeply") from error
 
 
-def _inlined(
-    function: FunctionType, place: int, count: int, names: tuple[str, ...] | None
-) -> Inlined:
+def _tree(
+    function: FunctionType, place: int, count: int, *, are_changeable: bool = True
+) -> tuple[Node, tuple[Guard, ...]]:
     given = {
-        place + index: Node(Kind.COLUMN, value=index, is_changeable=True) for index in range(count)
+        place + index: Node(Kind.COLUMN, value=index, is_changeable=are_changeable)
+        for index in range(count)
     }
     reader = _ObjectReader(function, _no_field)
-    tree = reader.tree(given)
+    return reader.tree(given), tuple(reader.guards)
+
+
+def _inlined(tree: Node, guards: tuple[Guard, ...], names: tuple[str, ...] | None) -> Inlined:
     results = frozenset(one.kind for one in results_of(tree))
     made = expression(with_results(tree, lambda one: _as_row(one, names)))
-    return Inlined(made, tuple(reader.guards), results=results)
+    return Inlined(made, guards, "", results, tree.is_changeable or Kind.ROW in results)
 
 
 def _no_field(_field: int | str) -> Node:
@@ -144,7 +153,8 @@ class _ObjectReader(Reader):
         of = way.stack[-1]
         if isinstance(of, Node) and of.kind not in NO_VALUE and not loads_method(step):
             way.stack.pop()
-            way.push(Node(Kind.ATTRIBUTE, (of,), step.argval, is_changeable=True))
+            changeable = of.is_changeable
+            way.push(Node(Kind.ATTRIBUTE, (of,), step.argval, is_changeable=changeable))
         else:
             super().attribute(way, step)
 
@@ -168,7 +178,8 @@ class _ObjectReader(Reader):
             if any(map(_has_argument_between, made)):
                 raise Refused("it calls a method with a value, and uses another one only later")
             for node in reversed(made):
-                result = Node(Kind.SEQUENCE, (node, result), is_changeable=True)
+                changeable = result.is_changeable
+                result = Node(Kind.SEQUENCE, (node, result), is_changeable=changeable)
         return result
 
 

@@ -92,7 +92,7 @@ class OperatorChain:
         self._has_ended_data = False
         self._fresh_head = fresh_head
         self.user_metrics = UserMetrics(metrics.is_for_functions)
-        self._sharing = RecordSharing(spec, dumps)
+        self._sharing = RecordSharing(spec)
         self.nodes = [node_of(spec, index, clock_ms) for index in range(len(spec.operators))]
 
     @property
@@ -313,7 +313,9 @@ class OperatorChain:
             node.counts.records_out += len(emitted.batch)
             outputs = node.tagged_outputs.get(emitted.tag, ())
             targets = node.tagged_targets.get(emitted.tag, ())
-            copies = self._sharing.copies(emitted.batch, outputs, targets)
+            copies = self._sharing.copies(
+                emitted.batch, outputs, targets, reuses_objects=node.operator.reuses_objects
+            )
             for output in outputs:
                 yield output, next(copies)
             for target in targets:
@@ -333,7 +335,9 @@ class OperatorChain:
             node.counts.records_out += rows
         else:
             return
-        copies = self._sharing.copies(emitted, node.outputs, node.targets)
+        copies = self._sharing.copies(
+            emitted, node.outputs, node.targets, reuses_objects=node.operator.reuses_objects
+        )
         for output in node.outputs:
             yield output, next(copies)
         for target in node.targets:
