@@ -96,9 +96,7 @@ class ReduceOperator(KeyTaker):
     def _run_in_loops(self, context: OperatorContext) -> None:
         call = self.function.call
         self._call = named(call, names_in(context))
-        name = f"{context.operator_name} of {context.task_name}"
-        is_on = self.functions_as_columns
-        self._reducing = Reducing(call, names_in(context), name, self.complain, is_on)
+        self._reducing = Reducing(call, names_in(context), self.functions_as_columns)
 
     @property
     def state_keys(self) -> KeyType:
@@ -207,9 +205,8 @@ class FinalReduceOperator(ReduceOperator):
         self._results: dict[Any, Any] = {}
         self._type = context.input_types[0] if context.input_types else None
         self._run_in_loops(context)
-        name = f"{context.operator_name} of {context.task_name}"
         is_on = self.functions_as_columns and not isinstance(self.function.owner, Aggregate)
-        combiner = Combiner(self.function.call, name, self.complain) if is_on else None
+        combiner = Combiner(self.function.call) if is_on else None
         self._combining = None if combiner is None else CombiningByKey(combiner, self.keys)
         return RuntimeContext(context)
 

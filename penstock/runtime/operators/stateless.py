@@ -20,14 +20,7 @@ from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import TypeInformation
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
-from penstock.runtime.operator import (
-    MAX_EMIT,
-    Emitted,
-    Operator,
-    OperatorContext,
-    Take,
-    told_to_nobody,
-)
+from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext, told_to_nobody
 from penstock.runtime.operators.collectors import Collector, pull
 from penstock.runtime.records.emissions import (
     own_copies,
@@ -71,7 +64,10 @@ def whole(operator: FunctionOperator, results: Iterator[Any], rows: RowBatch) ->
 
 
 def gather(
-    operator: FunctionOperator, results: Iterator[Any], into: list[Any], extend: Take = list.extend
+    operator: FunctionOperator,
+    results: Iterator[Any],
+    into: list[Any],
+    extend: Callable[[list[Any], Iterator[Any]], None] = list.extend,
 ) -> list[int]:
     """Append the results of a call in C over the watched batch to a list. `extend`: does it.
 
@@ -104,22 +100,22 @@ def filtered(
     `bool` is called while the record is the current one, because it may raise (for an array). numpy's rules of truth are not used.
     """
     mask: list[bool] = []
-    if operator.reuses_objects or is_immutable(rows.values):
-        for place in gather(operator, map(bool, answers), mask):
-            mask.insert(place, False)
-        return kept_of(rows, mask)
-    kept: list[Any] = []
+    values = rows.values
+    keeps: Callable[[object], bool] = bool
+    if not operator.reuses_objects and not is_immutable(values):
+        values = values.copy()
 
-    def keeps(answer: object) -> bool:
-        """Copy the record before the next call of the function, which may keep it and change it."""
-        is_kept = bool(answer)
-        kept.append(own_copy(operator.current_record) if is_kept else None)
-        return is_kept
+        def copies(answer: object) -> bool:
+            """Copy the record before the next call of the function, which may keep it and change it."""
+            at = operator.current_index
+            is_kept = bool(answer)
+            values[at] = own_copy(values[at]) if is_kept else None
+            return is_kept
 
+        keeps = copies
     for place in gather(operator, map(keeps, answers), mask):
         mask.insert(place, False)
-        kept.insert(place, None)
-    return kept_of(RowBatch(kept, rows.timestamps), mask)
+    return kept_of(RowBatch(values, rows.timestamps), mask)
 
 
 def kept_of(rows: RowBatch, mask: list[bool]) -> Sequence[RowBatch]:
@@ -167,14 +163,11 @@ class FunctionOperator(Operator):
         self._is_open = True
         self.function.open(self.runtime_context(context))
         if self.runs_on_columns:
+            call, is_on = self.function.call, self.functions_as_columns
             name = f"{context.operator_name} of {context.task_name}"
-            self.row_function = self.row_function_class(
-                self.function.call, name, self.complain, self.functions_as_columns
-            )
-            if self.functions_as_columns:
-                self.row_function.on_objects = ObjectFunction(
-                    self.function.call, is_filter=self.keeps_records
-                )
+            self.row_function = self.row_function_class(call, name, is_on)
+            if is_on:
+                self.row_function.on_objects = ObjectFunction(call, is_filter=self.keeps_records)
 
     def run_fused(self, functions: FusedFunctions) -> None:
         """From now on its function and those of the operators behind it run as one, where they can. The chain decides it once all are open."""
@@ -239,11 +232,6 @@ class FunctionOperator(Operator):
     def failing_record(self) -> str | None:
         index = self.current_index
         return bounded_repr(self._record_at(index)) if index >= 0 else None
-
-    @property
-    def current_record(self) -> Any:
-        """The record of the watched batch that the function was called with last."""
-        return self._values[self.current_index]
 
     def _record_at(self, index: int) -> Any:
         return self._values[index] if self._lent is None else self._lent.record_at(index)
@@ -321,20 +309,17 @@ class MapOperator(FunctionOperator):
                 return (columns,)
             rows, made = self.on_columns(rows)
             if made is not None:
-                return separated((self._taken_over(rows, made),), self.side_tags)
+                self.watched_nothing()
+                # Only these may hold a list that somebody else has.
+                is_shared = isinstance(rows, ColumnRows) and rows.plan.is_shared
+                values = own_copies(made) if is_shared else made
+                return separated((RowBatch(values, rows.timestamps),), self.side_tags)
         elif len(rows.values) >= LEAST_OBJECTS:
             made = self.on_objects(rows)
             if made is not None:
                 return separated((RowBatch(made, rows.timestamps),), self.side_tags)
         results = map(self.function.call, self.watched_rows(rows))
         return separated((whole(self, results, rows),), self.side_tags)
-
-    def _taken_over(self, rows: RowBatch, made: list[Any]) -> RowBatch:
-        """The results of a function that ran on columns. Only those that may hold somebody else's list are looked at."""
-        self.watched_nothing()
-        if isinstance(rows, ColumnRows) and rows.plan.is_shared:
-            made = own_copies(made)
-        return RowBatch(made, rows.timestamps)
 
 
 class FilterOperator(FunctionOperator):
@@ -426,11 +411,9 @@ def expand(
         refused: kinds of results that are one record; a TypeError says that `yield` is missing.
     """
     if stamps is None and is_generator:
-        made = _expand_generators(operator, results)
-    else:
-        way = _expand if operator.poison is None else _expand_on
-        made = way(operator, results, Collector(stamps), refused, takes_none=takes_none)
-    yield from made
+        return _expand_generators(operator, results)
+    way = _expand if operator.poison is None else _expand_on
+    return way(operator, results, Collector(stamps), refused, takes_none=takes_none)
 
 
 def _expand(

@@ -32,17 +32,15 @@ class RecordSharing:
             and is_columnar(output.element_type)
         )
         """Outputs that keep no record, because records are written as columns at once."""
+        self._reuses_objects = any(
+            getattr(one.operator, "reuses_objects", False) for one in spec.operators
+        )
 
     def copies(
-        self,
-        element: Element,
-        outputs: Sequence[int],
-        targets: Sequence[ChainTarget],
-        *,
-        reuses_objects: bool,
+        self, element: Element, outputs: Sequence[int], targets: Sequence[ChainTarget]
     ) -> Iterator[Element]:
         """The element for each output and then for each target of an operator."""
-        if reuses_objects or (len(targets) <= 1 and self._as_columns.issuperset(outputs)):
+        if self._reuses_objects or (len(targets) <= 1 and self._as_columns.issuperset(outputs)):
             return repeat(element)
         return shared(element, len(outputs) + len(targets))
 

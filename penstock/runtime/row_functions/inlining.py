@@ -8,7 +8,7 @@ change an object, is refused. Does not know operators. Source: none; inlining as
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Final
@@ -26,8 +26,7 @@ from penstock.runtime.row_functions.trees import LEAVES, Kind, Node, results_of,
 
 _COMPARES: Final = frozenset({"==", "<=", ">=", "!="})
 _GIVES_BOOL: Final = frozenset({"not ", "in", "not in", "is", "is not"})
-_DEEPEST: Final = 3
-_MOST_ITEMS: Final = 64
+_DEEPEST: Final = 20
 
 
 @dataclass(slots=True)
@@ -204,13 +203,12 @@ def _operations(node: Node, seen: set[int]) -> Iterator[Node]:
 
 
 def is_of_python(value: Any, deepest: int = _DEEPEST) -> bool:
-    """Whether this is a small value of Python's own classes, or a Row of such. A function can be called with it once more, to compare."""
+    """Whether this is a value of Python's own classes, or a Row of such. A function that changes nothing may run with it once more."""
     kind = type(value)
     if kind in SCALARS:
         return True
     if kind is dict:
-        return is_of_python((*value, *value.values()), deepest)
+        return deepest > 0 and is_of_python((*value, *value.values()), deepest)
     if deepest == 0 or kind not in {tuple, list, set, frozenset, Row}:
         return False
-    parts: Sequence[Any] = list(value)
-    return len(parts) <= _MOST_ITEMS and all(is_of_python(part, deepest - 1) for part in parts)
+    return all(is_of_python(part, deepest - 1) for part in value)

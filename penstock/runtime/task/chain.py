@@ -313,9 +313,7 @@ class OperatorChain:
             node.counts.records_out += len(emitted.batch)
             outputs = node.tagged_outputs.get(emitted.tag, ())
             targets = node.tagged_targets.get(emitted.tag, ())
-            copies = self._sharing.copies(
-                emitted.batch, outputs, targets, reuses_objects=node.operator.reuses_objects
-            )
+            copies = self._sharing.copies(emitted.batch, outputs, targets)
             for output in outputs:
                 yield output, next(copies)
             for target in targets:
@@ -335,9 +333,7 @@ class OperatorChain:
             node.counts.records_out += rows
         else:
             return
-        copies = self._sharing.copies(
-            emitted, node.outputs, node.targets, reuses_objects=node.operator.reuses_objects
-        )
+        copies = self._sharing.copies(emitted, node.outputs, node.targets)
         for output in node.outputs:
             yield output, next(copies)
         for target in node.targets:

@@ -15,8 +15,8 @@ from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators.reduce import KeyedAggregateOperator, ReduceOperator
-from penstock.runtime.row_functions.runner import are_same
 from tests.tools.runtime.operator_harness import OperatorHarness
+from tests.tools.same_values import are_same
 
 NAMES = ["key", "n", "m", "text"]
 KINDS = [Types.STRING(), Types.LONG(), Types.INT(), Types.STRING()]
