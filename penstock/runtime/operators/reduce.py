@@ -325,8 +325,9 @@ class PartialReduceOperator(FinalReduceOperator):
         return batch if isinstance(batch, ColumnBatch) else to_columns(batch, self._type)
 
     def _converted(self, batch: Batch) -> Batch:
-        is_plain = isinstance(batch, ColumnBatch) or travel_form(self._type) is None
-        return batch if is_plain else enforce(batch, self._type)
+        if isinstance(batch, ColumnBatch) or travel_form(self._type) is None:
+            return batch
+        return enforce(rows_of(batch), self._type)
 
     def _are_large(self) -> bool:
         """Whether the held results are too large, since results may grow with each record. Measured only after as many bytes

@@ -199,9 +199,10 @@ class FunctionOperator(Operator):
         if function is None or function.on_objects is None:
             return None
         made = function.on_objects.results(rows.values)
-        if made is not None:
-            self.watched_nothing()
-        return made
+        if made is None:
+            return None
+        self.watched_nothing()
+        return own_copies(made) if function.on_objects.is_changeable else made
 
     def on_columns(self, rows: ColumnRows) -> tuple[RowBatch, list[Any] | None]:
         """The records that the function has to be called with, and what it returns for each record if it need not be called."""
@@ -314,10 +315,8 @@ class MapOperator(FunctionOperator):
                 is_shared = isinstance(rows, ColumnRows) and rows.plan.is_shared
                 values = own_copies(made) if is_shared else made
                 return separated((RowBatch(values, rows.timestamps),), self.side_tags)
-        elif len(rows.values) >= LEAST_OBJECTS:
-            made = self.on_objects(rows)
-            if made is not None:
-                return separated((RowBatch(made, rows.timestamps),), self.side_tags)
+        elif len(rows.values) >= LEAST_OBJECTS and (made := self.on_objects(rows)) is not None:
+            return separated((RowBatch(made, rows.timestamps),), self.side_tags)
         results = map(self.function.call, self.watched_rows(rows))
         return separated((whole(self, results, rows),), self.side_tags)
 

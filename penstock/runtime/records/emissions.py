@@ -16,7 +16,6 @@ from fractions import Fraction
 from operator import is_
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final, NoReturn, TypeVar
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,7 @@ from penstock.runtime.records.frozen import ATOM_BASES, IMMUTABLE_KINDS, is_immu
 C = TypeVar("C", bound=type)
 _PLAIN: Final[set[type]] = {
     *IMMUTABLE_KINDS,
-    *(UUID, Fraction, range, type, FunctionType, BuiltinFunctionType, type(...)),
+    *(Fraction, range, type, FunctionType, BuiltinFunctionType, type(...)),
 }
 """Classes whose objects nobody changes."""
 _ATOMS: Final = (*ATOM_BASES, pa.Array, pa.ChunkedArray, pa.Scalar, pa.RecordBatch, pa.Schema)

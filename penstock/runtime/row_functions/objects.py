@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.runtime.records.emissions import own_copies
 from penstock.runtime.row_functions.inlining import comprehension, inlined
 from penstock.runtime.row_functions.known_code import are_of_scalars
 
@@ -27,24 +26,26 @@ class ObjectFunction:
         self._is_filter = is_filter
         self._batches = self._failed = 0
         self._is_read = False
+        self.is_changeable = True
+        """Whether somebody else may change what it returns."""
         self._run: Callable[[list[Any]], list[Any]] | None = None
 
     def results(self, values: list[Any]) -> list[Any] | None:
-        """What the function returns for each record, as it may be emitted; None: it has to be called."""
+        """What the function returns for each record; None: it has to be called."""
         if not self._is_read:
             # The function is read when it is first needed: all that is outside of it has its values then.
             self._is_read = True
             self._plan = inlined(self._call, takes_scalars=True)
+            self.is_changeable = self._plan.is_changeable
             self._run = comprehension(self._plan, self._call, is_filter=self._is_filter)
         run = self._run
         if run is None or not self._plan.may_run() or not are_of_scalars(values):
             return None
         self._batches += 1
         try:
-            made = run(values)
+            return run(values)
         except Exception:  # The function is called instead, and raises it again.
             self._failed += 1
             if self._failed >= _LEAST_FAILED and self._failed * _TOLERATED > self._batches:
                 self._run = None
             return None
-        return own_copies(made) if self._plan.is_changeable else made

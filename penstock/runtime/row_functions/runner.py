@@ -60,7 +60,9 @@ class ColumnRows(RowBatch):
 
 
 class OnObjects(Protocol):
-    """A function on Python objects, without a call for each of them."""
+    """A function on Python objects, without a call for each of them. `is_changeable`: somebody else may change what it returns."""
+
+    is_changeable: bool
 
     def results(self, values: list[Any]) -> list[Any] | None:
         """What it returns for each record; None: it has to be called."""

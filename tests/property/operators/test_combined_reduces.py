@@ -16,7 +16,7 @@ from penstock.runtime.elements import RowBatch
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators.reduce import KeyedAggregateOperator, ReduceOperator
 from tests.tools.runtime.operator_harness import OperatorHarness
-from tests.tools.same_values import are_same
+from tests.tools.runtime.same_values import are_same
 
 NAMES = ["key", "n", "m", "text"]
 KINDS = [Types.STRING(), Types.LONG(), Types.INT(), Types.STRING()]

@@ -16,7 +16,7 @@ from penstock.runtime.operators.reduce import (
 )
 from penstock.runtime.row_functions.inlining import inlined
 from tests.tools.runtime.operator_harness import OperatorHarness
-from tests.tools.same_values import are_same
+from tests.tools.runtime.same_values import are_same
 
 KIND = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()])
 PAIRS = [(f"word{number % 7}", number % 5) for number in range(300)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.model.row import Row
 from penstock.runtime.row_functions import additions as additions_module
 from penstock.runtime.row_functions.additions import Additions, why_not_added
-from tests.tools.same_values import are_same
+from tests.tools.runtime.same_values import are_same
 
 ONE = 1
 TWO_HALVES = 1.0

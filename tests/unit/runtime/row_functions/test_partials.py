@@ -12,7 +12,7 @@ from penstock.model.row import Row, make_row
 from penstock.runtime.codecs.convert import to_columns, to_rows
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.row_functions.partials import Combiner, combining_of
-from tests.tools.same_values import are_same
+from tests.tools.runtime.same_values import are_same
 
 NAMES = ("k", "a", "b", "n", "x", "s")
 TYPES = [Types.STRING(), Types.LONG(), Types.LONG(), Types.INT(), Types.DOUBLE(), Types.STRING()]

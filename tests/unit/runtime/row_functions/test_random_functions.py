@@ -17,7 +17,7 @@ from penstock.runtime.row_functions.rendering import TooLarge
 from tests.tools import random_containers
 from tests.tools.random_containers import ContainerGrammar
 from tests.tools.random_functions import SCOPE, TYPE, Grammar, columns, made
-from tests.tools.same_values import are_same
+from tests.tools.runtime.same_values import are_same
 
 MANY = int(os.environ.get("PENSTOCK_FUNCTIONS", "100000"))
 pytestmark = pytest.mark.usefixtures("little_memory")

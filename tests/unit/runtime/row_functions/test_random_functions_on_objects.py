@@ -8,7 +8,7 @@ from penstock.runtime.row_functions.inlining import inlined
 from penstock.runtime.row_functions.known_code import are_of_scalars
 from penstock.runtime.row_functions.objects import ObjectFunction
 from tests.tools.random_functions import Grammar, made
-from tests.tools.same_values import are_same
+from tests.tools.runtime.same_values import are_same
 
 MANY = int(os.environ.get("PENSTOCK_FUNCTIONS", "100000"))
 PARTS = 40

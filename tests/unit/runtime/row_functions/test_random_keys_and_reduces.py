@@ -14,7 +14,7 @@ from penstock.runtime.row_functions.inlining import inlined
 from penstock.runtime.row_functions.reducing import Fed, Reducing
 from tests.tools.logged_objects import Logged, told
 from tests.tools.random_functions import FIELDS, TYPE, Grammar, columns, made
-from tests.tools.same_values import are_same
+from tests.tools.runtime.same_values import are_same
 
 MANY = int(os.environ.get("PENSTOCK_FUNCTIONS", "100000"))
 PARTS = 40

@@ -19,7 +19,7 @@ from penstock.runtime.operators import window_operator
 from penstock.runtime.operators.windowed.functions import AggregateContents
 from penstock.runtime.windowing import SlidingEventTimeWindows
 from tests.tools.runtime.operator_harness import OperatorHarness
-from tests.tools.same_values import are_same
+from tests.tools.runtime.same_values import are_same
 
 KIND = Types.ROW_NAMED(["user", "n", "x"], [Types.STRING(), Types.LONG(), Types.DOUBLE()])
 WINDOWS = SlidingEventTimeWindows.of(Time.milliseconds(20), Time.milliseconds(5))

@@ -22,7 +22,7 @@ from penstock.runtime.row_functions.runner import ColumnRows
 from tests.tools import random_containers
 from tests.tools.random_functions import TYPE, Grammar, columns, made
 from tests.tools.random_kernels import KernelGrammar, PassingGrammar
-from tests.tools.same_values import are_same
+from tests.tools.runtime.same_values import are_same
 
 MANY = int(os.environ.get("PENSTOCK_FUNCTIONS", "100000"))
 PARTS = 40
