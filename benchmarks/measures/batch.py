@@ -76,7 +76,7 @@ def count_columns(directory: Path) -> Counts:
 
 def count_rows(directory: Path) -> Counts:
     pairs = _lines(directory, as_columns=False).flat_map(words_with_one)
-    with pairs.key_by(word_of).reduce(add).execute_and_collect() as found:
+    with pairs.key_by(word_of).reduce(add, combine=True).execute_and_collect() as found:
         return dict(found)
 
 

@@ -37,6 +37,7 @@ from penstock.runtime.elements import (
     WatermarkStatus,
 )
 from penstock.runtime.records.dead_letters import PoisonRecords
+from penstock.runtime.records.emissions import take
 from penstock.runtime.records.failed_at import note_record
 from penstock.runtime.state.contract import MakeKeyedStateBackend
 from penstock.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot
@@ -46,6 +47,7 @@ _PREFIX_CHARS: Final = 16
 MAX_EMIT: Final = 1024
 
 Emitted: TypeAlias = Iterable[Element | Tagged | None]
+Take: TypeAlias = Callable[[list[Any], Iterable[Any]], None]
 
 
 class Accepts(Enum):
@@ -202,6 +204,8 @@ class Operator:
     batch_order: ClassVar[BatchOrder] = BatchOrder.AS_IT_COMES
     """The order in which a BATCH job reads its input. Keyed operators have another one."""
     is_in_record: bool = False
+    reuses_objects: bool = False
+    """Whether results are emitted as they are, not as copies. Source: `pipeline.object-reuse`; the driver sets it."""
     takes_input: bool = True
     """False: it gets no input until a timer or a mail makes it true again. Only the head of a chain is asked."""
     is_drained: bool = True
@@ -227,6 +231,11 @@ class Operator:
         Called on the driver.
         """
         return self
+
+    @property
+    def take(self) -> Take:
+        """Appends results of a user function to a list, as they are at that moment."""
+        return list.extend if self.reuses_objects else take
 
     def before_exchange(self) -> Combining | None:
         """In BATCH, the operators that combine the keyed input before it is shuffled; None: there are none. Called on the driver,

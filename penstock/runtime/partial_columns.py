@@ -136,6 +136,11 @@ class DecodedColumns(PartialColumns):
         self.records = records
         self.attributes = attributes
 
+    def with_records(self, records: list[Any]) -> DecodedColumns:
+        """The same batch with other objects that have the same values."""
+        unparsed, picked, stamps = self.unparsed, self.picked, self.timestamps
+        return DecodedColumns(unparsed, picked, self._schema, records, self.attributes, stamps)
+
     def values_of(self, place: int) -> list[Any] | None:
         """The values of a field; None: it was not decoded."""
         name = self.attributes.get(place)

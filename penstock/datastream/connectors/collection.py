@@ -19,6 +19,7 @@ from penstock.datastream.connectors.base import (
 )
 from penstock.runtime.codecs.convert import coerce_collection
 from penstock.runtime.elements import Batch, RowBatch
+from penstock.runtime.records.emissions import own_copies
 
 ROWS_PER_BATCH: Final = 4096
 ONLY_SPLIT: Final = "collection"
@@ -75,4 +76,4 @@ class _CollectionReader(PolledSplitReader):
 
     def read_from(self, split: Any, rows: int) -> Iterator[Batch]:
         for start in range(rows, len(self._values), ROWS_PER_BATCH):
-            yield RowBatch(self._values[start : start + ROWS_PER_BATCH])
+            yield RowBatch(own_copies(self._values[start : start + ROWS_PER_BATCH]))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +31,7 @@ from penstock.datastream.connectors.base import (
 from penstock.datastream.connectors.number_seq import split_range
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
-from penstock.runtime.records.emissions import Emissions
+from penstock.runtime.records.emissions import take
 from penstock.runtime.sources.contract import Polled
 
 ROWS_PER_BATCH: Final = 4096
@@ -120,8 +119,7 @@ class _GeneratedSource(Source):
         limiter = None
         if self._rate_per_second is not None:
             limiter = RateLimiter(self._rate_per_second / context.parallelism())
-        generate = partial(self._generate, emissions=Emissions())
-        return _GeneratorReader(context, generate, self._batch_size, limiter)
+        return _GeneratorReader(context, self._generate, self._batch_size, limiter)
 
     def _splits(self, parts: int) -> list[IndexRange]:
         """Without end or with a rate limit, subtasks take turns at the indexes. Otherwise each gets one range."""
@@ -133,7 +131,7 @@ class _GeneratedSource(Source):
         ranges = split_range(0, self._count, parts)
         return [IndexRange(low, 1, high - low) for low, high in ranges]
 
-    def _generate(self, indexes: range, emissions: Emissions) -> Batch:
+    def _generate(self, indexes: range) -> Batch:
         raise NotImplementedError
 
 
@@ -175,15 +173,15 @@ class DataGeneratorSource(_GeneratedSource):
         self._generator = generator
         self._timestamp = timestamp
 
-    def _generate(self, indexes: range, emissions: Emissions) -> Batch:
+    def _generate(self, indexes: range) -> Batch:
         stamps = None
         if self._timestamp is not None:
             stamps = np.fromiter(map(self._timestamp, indexes), np.int64)
             _check_whole("timestamp function", len(stamps), indexes)
         # It may return a list that it keeps, or the same list for many indexes.
-        values = list(emissions.taken()(map(self._generator, indexes)))
+        values: list[Any] = []
+        take(values, map(self._generator, indexes))
         _check_whole("generator", len(values), indexes)
-        emissions.note(values)
         return RowBatch(values, stamps)
 
 

@@ -20,7 +20,7 @@ from penstock.datastream.connectors.committing_reader import (
     CommittingSplitReader,
 )
 from penstock.runtime.elements import Batch, RowBatch
-from penstock.runtime.records.emissions import Emissions
+from penstock.runtime.records.emissions import own_copies, own_copy
 from penstock.runtime.sources.contract import (
     Boundedness,
     EnumeratorContext,
@@ -134,14 +134,13 @@ class _GeneratorPoller(Poller):
 
     def open(self, position: Any) -> None:
         self._count = position or 0
-        # The generator may go on to change a list that it has yielded.
         self._records = self._source.run(self._shard, self._count)
-        self._emissions = Emissions()
 
-    def poll(self) -> Sequence[Any] | None:
+    def poll(self) -> Sequence[Any] | Batch | None:
         found: list[Any] = []
         is_at_end = True
-        for record in self._emissions.taken()(self._records):
+        # The generator may change a list that it has yielded.
+        for record in map(own_copy, self._records):
             if record is None:
                 is_at_end = False
                 break
@@ -149,8 +148,9 @@ class _GeneratorPoller(Poller):
             self._count += 1
             if len(found) >= self._source.batch_rows:
                 break
-        self._emissions.note(found)
-        return None if is_at_end and not found else found
+        if found:
+            return RowBatch(found)
+        return None if is_at_end else []
 
     def position(self) -> int:
         return self._count
@@ -231,7 +231,7 @@ class _PollingSplitReader(CommittingSplitReader):
                 position = poller.position()
                 if self._acknowledges:
                     poller.acknowledge(position)
-                batch = found if isinstance(found, Batch) else RowBatch(list(found))
+                batch = found if isinstance(found, Batch) else RowBatch(own_copies(list(found)))
                 return Fetched([SplitBatch(batch, number, Shard(number, position))])
         self._woken.wait(self.pause_s)
         return Fetched()

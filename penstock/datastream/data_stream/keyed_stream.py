@@ -127,22 +127,38 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return self._then("Filter", operator, self.plumbing.element_type)
 
     @overload
-    def reduce(self, func: Callable[[T, T], T] | ReduceFunction[T]) -> DataStream[T]: ...
+    def reduce(
+        self, func: Callable[[T, T], T] | ReduceFunction[T], *, combine: bool = False
+    ) -> DataStream[T]: ...
 
     # For checkers that take a record's type too narrowly: `(word, 1)` for a pair with the literal 1.
     @overload
-    def reduce(self, func: Callable[[T, T], R]) -> DataStream[R]: ...
+    def reduce(self, func: Callable[[T, T], R], *, combine: bool = False) -> DataStream[R]: ...
 
-    def reduce(self, func: Callable[[T, T], Any] | ReduceFunction[T]) -> DataStream[Any]:
+    def reduce(
+        self, func: Callable[[T, T], Any] | ReduceFunction[T], *, combine: bool = False
+    ) -> DataStream[Any]:
         """Combine each record with the last result of its key, and emit the new result.
 
         The first record of a key is emitted unchanged.
 
         Args:
             func: `(last result, value) -> result`, or a ReduceFunction.
+            combine: your promise that `func(func(a, b), c)` is as good as `func(a, func(b, c))`, and that records of
+                different tasks may come in any order. A BATCH job then combines records of a key before the shuffle. A
+                sum keeps the promise; `lambda a, b: a + 1` does not. Without effect in STREAMING jobs.
         """
-        made = ops.StatefulReduceOperator if adapt.has_open(func) else ops.ReduceOperator
-        operator: Operator = made(adapt.reduce_function(func), self.plumbing.keys)
+        function, keys = adapt.reduce_function(func), self.plumbing.keys
+        operator: Operator
+        if not adapt.has_open(func):
+            operator = ops.ReduceOperator(function, keys, combines=combine)
+        elif combine:
+            raise GraphError(
+                f"reduce({type(func).__name__}(), combine=True): a ReduceFunction with open() may "
+                "have state, which is only where its keys are. Leave out combine=True, or open()."
+            )
+        else:
+            operator = ops.StatefulReduceOperator(function, keys)
         return self._then("Reduce", operator, self.plumbing.element_type)
 
     def process(  # type: ignore[override]  # as in PyFlink: another kind of function

@@ -1,4 +1,4 @@
-"""Lets the functions of a program be called as they are written, and its sources read all fields, when the options for that are set."""
+"""Sets on the operators of a program what options say about all of them: how functions run, what sources read, what is copied."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.runtime.keys import KeySelection
+from penstock.runtime.operator import Operator
 from penstock.runtime.operators.key_check import KeyCheckOperator
 from penstock.runtime.operators.keyed import KeyTaker
 from penstock.runtime.operators.stateless import FunctionOperator
@@ -30,6 +31,13 @@ def read_all_fields(graph: StreamGraph) -> None:
     for node in graph.nodes.values():
         if isinstance(node.operator, SourceOperator):
             node.operator.source.reads_all_fields = True
+
+
+def reuse_objects(graph: StreamGraph) -> None:
+    """Let the operators of this program emit results as they are, not as copies."""
+    for node in graph.nodes.values():
+        if isinstance(node.operator, Operator):
+            node.operator.reuses_objects = True
 
 
 def _call_selectors(selections: Iterable[object]) -> None:

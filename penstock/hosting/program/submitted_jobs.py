@@ -14,7 +14,11 @@ from dataclasses import replace
 from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting.coordinators.coordinators import coordinated_vertices
 from penstock.hosting.ha.packed_job import SubmittedJob
-from penstock.hosting.program.function_calls import call_functions, read_all_fields
+from penstock.hosting.program.function_calls import (
+    call_functions,
+    read_all_fields,
+    reuse_objects,
+)
 from penstock.hosting.program.function_ways import note_function_ways
 from penstock.hosting.program.host import Sizes
 from penstock.hosting.program.needs import check_sizes
@@ -65,6 +69,8 @@ def submitted_job(
         graph = in_batch(graph, is_combining=settings.get(ExecutionOptions.BATCH_COMBINE))
     if not settings.get(TaskOptions.FUNCTIONS_AS_COLUMNS):
         call_functions(graph)
+    if settings.get(PipelineOptions.OBJECT_REUSE):
+        reuse_objects(graph)
     if settings.get(TaskOptions.PARSE_UNREAD_FIELDS):
         read_all_fields(graph)
     job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize)

@@ -10,7 +10,6 @@ import logging
 import random
 import threading
 from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
@@ -26,7 +25,6 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.ids import DataSetId, ResultPartitionId
-from penstock.runtime.keys import KeySelection
 from penstock.runtime.network.gate.in_flight_limit import FIRST_ROWS
 from penstock.runtime.network.partition.buffer_builder import BlockingFormat
 from penstock.runtime.network.partition.result_partition import (
@@ -128,9 +126,6 @@ def _partitioner(
     partitioning = output.partitioning
     if part.is_in_turn and partitioning.strategy is ShipStrategy.FORWARD:
         partitioning = Partitioning(ShipStrategy.REBALANCE)
-    if isinstance(partitioning.key_selector, KeySelection):
-        told = partial(_LOG.warning, "attempt=%s %s", attempt.attempt_id)
-        partitioning.key_selector.computed.open(told)
     return make_partitioner(
         partitioning,
         part.subpartitions,

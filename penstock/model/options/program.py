@@ -83,8 +83,8 @@ class PipelineOptions(OptionGroup, title="The job"):
     OBJECT_REUSE: Final = flag(
         "pipeline.object-reuse",
         "false",
-        "Kept for ExecutionConfig; mutable records are copied when necessary.",
-        is_used=False,
+        "Whether functions emit lists, dicts, Rows and other objects that can be changed as they "
+        "are, and not as copies. Set it only if no function changes what it has emitted or got.",
     )
     CHAINING_ACROSS_MAX_PARALLELISM: Final = flag(
         "pipeline.operator-chaining.chain-operators-with-different-max-parallelism",
@@ -102,8 +102,8 @@ class ExecutionOptions(OptionGroup, title="How the job is executed"):
         "penstock.batch.combine",
         "true",
         (
-            "Whether keyed reduces of BATCH jobs combine records before the shuffle, if their "
-            "functions are associative."
+            "Whether keyed reduces and aggregates of BATCH jobs combine records before the "
+            "shuffle, where that does not change their results."
         ),
     )
     BUFFER_TIMEOUT_ENABLED: Final = flag(

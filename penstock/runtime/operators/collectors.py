@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.runtime.elements import Int64s, RowBatch
 from penstock.runtime.operator import MAX_EMIT, Operator
-from penstock.runtime.records.emissions import as_they_are, opened
+from penstock.runtime.records.emissions import opened
 
 
 class Collector:
@@ -56,7 +56,7 @@ def pull(operator: Operator, results: Iterator[Any], collector: Collector) -> It
     while True:
         room = MAX_EMIT - len(collector.values)
         before = len(collector.values)
-        collector.values.extend(islice(results, room))
+        operator.take(collector.values, islice(results, room))
         if len(collector.values) - before < room:
             operator.is_in_record = False
             return
@@ -83,11 +83,11 @@ class StampedCollector:
         self._stamps.append(stamp)
         try:
             if type(results) is list:
-                values += as_they_are(results)
+                self._operator.take(values, results)
                 is_through = True
             else:
                 left = opened(results)
-                values.extend(islice(left, max(0, MAX_EMIT - len(values))))
+                self._operator.take(values, islice(left, max(0, MAX_EMIT - len(values))))
                 is_through = len(values) < MAX_EMIT
         except BaseException:
             # What came before an error stays.

@@ -1,7 +1,7 @@
 """A built-in aggregate of a keyed stream (sum, min, max) over column batches: one row for each key. Does not know windows or tasks.
 
 Arrow groups the rows. The result of a group has the same columns as its rows, so results are grouped again like rows.
-Input for which Arrow would give another result than the aggregate on rows is refused: nulls, NaN, sums beyond 64 bits, keys that
+Input for which Arrow would give another result than the aggregate on rows is refused: nulls, NaN, -0.0, sums beyond 64 bits, keys that
 are not integers, strings or booleans. The caller then uses rows. Source: see `reduce`.
 """
 
@@ -100,7 +100,9 @@ class ColumnReduction:
         if values.null_count:
             return False
         if pa.types.is_floating(values.type):
-            return not bool(np.isnan(values.to_numpy(zero_copy_only=False)).any())
+            numbers = values.to_numpy(zero_copy_only=False)
+            is_negative_zero = np.signbit(numbers) & (numbers == 0)
+            return not bool((np.isnan(numbers) | is_negative_zero).any())
         if not pa.types.is_signed_integer(values.type):
             return False
         if self._function != "sum" or not len(values):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hash_arrays import hash_keys
-from penstock.runtime.operator import Emitted, Operator, OperatorContext
+from penstock.runtime.operator import Emitted, Operator
 from penstock.runtime.operators.stateless import rows_of
 from penstock.runtime.records.parts import in_parts
 
@@ -21,10 +21,6 @@ class KeyCheckOperator(Operator):
 
     def __init__(self, keys: KeySelection) -> None:
         self.keys = keys
-
-    def open(self, context: OperatorContext) -> None:
-        super().open(context)
-        self.keys.computed.open(context.complain)
 
     @property
     def handles_poison(self) -> bool:

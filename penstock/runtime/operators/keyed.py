@@ -65,8 +65,8 @@ class KeyTaker(FunctionOperator):
         self._found: tuple[list[Any], list[Any]] | None = None
 
     def open(self, context: OperatorContext) -> None:
-        for one in self.selections:
-            one.computed.open(context.complain, may_compute=self.functions_as_columns)
+        for one in () if self.functions_as_columns else self.selections:
+            one.computed.turn_off()
         super().open(context)
 
     def rows_from(
@@ -88,7 +88,7 @@ class KeyTaker(FunctionOperator):
         """The batch for a function that only reads fields, if its key is a field, too. None: records are needed."""
         if self.row_function is None:
             self.row_function = FieldsFunction(
-                self.called_with_records(), "", self.complain, self.functions_as_columns
+                self.called_with_records(), "", self.functions_as_columns
             )
         plan = self.row_function.plan(batch, type_info)
         if plan.way is not Way.FIELDS or not plan.holds():

@@ -35,7 +35,7 @@ from penstock.runtime.operators.stateless import (
 )
 from penstock.runtime.operators.timer_service import InternalTimerService, TimeDomain
 from penstock.runtime.records.dead_letters import FiredTimer
-from penstock.runtime.records.emissions import ONE_RECORD, as_they_are, opened
+from penstock.runtime.records.emissions import ONE_RECORD, opened
 from penstock.runtime.records.side_output import separated
 
 
@@ -378,7 +378,7 @@ class KeyedProcessOperator(KeyedOperator):
             try:
                 result = self._on_timer(timer)
                 if type(result) is list:
-                    collector.values += as_they_are(result)
+                    self.take(collector.values, result)
                 elif result is not None:
                     yield from pull(self, opened(result), collector)
             except BaseException as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import replace
 from enum import StrEnum
 from operator import itemgetter
@@ -21,6 +20,13 @@ from penstock.model.key_types import KeyType
 from penstock.model.row import Row, make_row
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import RowTypeInfo, TypeInformation
+from penstock.runtime.codecs.convert import (
+    enforce,
+    is_as_declared,
+    is_columnar,
+    to_columns,
+    travel_form,
+)
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.keys import KeySelection, original_key, state_keys
@@ -39,15 +45,13 @@ from penstock.runtime.operators.keyed import KeyTaker, new_backend, restore_back
 from penstock.runtime.operators.stateless import rows_of, without
 from penstock.runtime.records.emissions import own_copy, same
 from penstock.runtime.records.sizes import objects_size, sorting_size
-from penstock.runtime.row_functions.partials import Combiner
+from penstock.runtime.row_functions.partials import Combiner, combining_of
 from penstock.runtime.row_functions.reducing import Fed, Reducing, named
 from penstock.runtime.state.contract import KeyedStateBackend, KeyTable
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo, refuse_left
 
 REDUCE_TABLE: Final = "reduced"
 REDUCED: Final = StateInfo("Reduced")
-_KEYS_TRIED: Final = 16
-_MOST_UNTRIED: Final = 8192
 _MOST_PARTIALS: Final = 1 << 16
 _MOST_BYTES: Final = 32 << 20
 _LEAST_GAIN: Final = 1.5
@@ -55,18 +59,27 @@ _COLUMNS_EMIT: Final = 1 << 14
 
 
 class ReduceOperator(KeyTaker):
-    """Emits the running result of each record's key; the first record of a key passes unchanged."""
+    """Emits the running result of each record's key; the first record of a key passes unchanged.
 
-    def __init__(self, function: UserFunction, keys: KeySelection) -> None:
+    `combines`: its user promises that the function may combine its own results, in any order of the records.
+    """
+
+    combines = False
+
+    def __init__(
+        self, function: UserFunction, keys: KeySelection, *, combines: bool = False
+    ) -> None:
         super().__init__(function, keys)
+        self.combines = combines
         self._restored = OperatorSnapshot()
         self._state: KeyedStateBackend
         self._table: KeyTable
 
     @property
     def _own(self) -> Callable[[Any], Any]:
-        """Copies a record so that only this operator has it: a function may change its first argument in place and return it."""
-        return same if isinstance(self.function.owner, Aggregate) else own_copy
+        """Copies a record so that only this operator has it: a function may change its first argument and return it."""
+        is_aggregate = isinstance(self.function.owner, Aggregate)
+        return same if is_aggregate or self.reuses_objects else own_copy
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._state = new_backend(context, self.keys)
@@ -83,9 +96,7 @@ class ReduceOperator(KeyTaker):
     def _run_in_loops(self, context: OperatorContext) -> None:
         call = self.function.call
         self._call = named(call, names_in(context))
-        name = f"{context.operator_name} of {context.task_name}"
-        is_on = self.functions_as_columns
-        self._reducing = Reducing(call, names_in(context), name, self.complain, is_on)
+        self._reducing = Reducing(call, names_in(context), self.functions_as_columns)
 
     @property
     def state_keys(self) -> KeyType:
@@ -97,16 +108,15 @@ class ReduceOperator(KeyTaker):
             self._state.close()
 
     def in_batch(self) -> ReduceOperator:
-        return FinalReduceOperator(self.function, self.keys)
+        return FinalReduceOperator(self.function, self.keys, combines=self.combines)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         _, skeys = self.state_keys_of(rows.values)
         results: list[Any] = []
         aside: list[int] = []
-        own = None if self.emissions.are_trusted else self._own
+        own = None if self.reuses_objects else self._own
         self._reducing.run(self._fed(rows, skeys, self._table, results, own, aside))
-        self.emissions.note(results)
         return (RowBatch(results, without(rows.timestamps, aside)),)
 
     def _fed(
@@ -143,10 +153,15 @@ class FinalReduceOperator(ReduceOperator):
     _stamp: ClassVar[int | None] = MAX_WATERMARK
 
     def __init__(
-        self, function: UserFunction, keys: KeySelection, *, is_paired: bool = False
+        self,
+        function: UserFunction,
+        keys: KeySelection,
+        *,
+        combines: bool = False,
+        is_paired: bool = False,
     ) -> None:
         """`is_paired`: records come as (key, value)."""
-        super().__init__(function, keys)
+        super().__init__(function, keys, combines=combines)
         self._is_paired = is_paired
         self._reduction: ColumnReduction | None = None
         aggregate, columns = function.owner, keys.columns
@@ -166,13 +181,21 @@ class FinalReduceOperator(ReduceOperator):
     def in_batch(self) -> FinalReduceOperator:
         return self
 
-    def before_exchange(self) -> Combining:
+    @property
+    def _may_combine(self) -> bool:
+        """Whether the function may combine its own results, whatever the records are."""
+        return self.combines or isinstance(self.function.owner, Aggregate)
+
+    def before_exchange(self) -> Combining | None:
         if self._keeps_keys:
             partial = PartialReduceOperator(self.function, self.keys)
             return Combining(partial, self, self.keys, keeps_type=True)
+        is_read = not combining_of(self.function.call, self.keys.input_type).why_not
+        if not self._may_combine and not is_read:
+            return None
         by_key = KeySelection(itemgetter(0), self.keys.key_type)
         return Combining(
-            PartialReduceOperator(self.function, self.keys, is_paired=True),
+            PartialReduceOperator(self.function, self.keys, combines=self.combines, is_paired=True),
             FinalReduceOperator(self.function, by_key, is_paired=True),
             by_key,
             keeps_type=False,
@@ -182,9 +205,8 @@ class FinalReduceOperator(ReduceOperator):
         self._results: dict[Any, Any] = {}
         self._type = context.input_types[0] if context.input_types else None
         self._run_in_loops(context)
-        name = f"{context.operator_name} of {context.task_name}"
         is_on = self.functions_as_columns and not isinstance(self.function.owner, Aggregate)
-        combiner = Combiner(self.function.call, name, self.complain) if is_on else None
+        combiner = Combiner(self.function.call) if is_on else None
         self._combining = None if combiner is None else CombiningByKey(combiner, self.keys)
         return RuntimeContext(context)
 
@@ -245,79 +267,67 @@ class FinalReduceOperator(ReduceOperator):
 class PartialReduceOperator(FinalReduceOperator):
     """Runs before the exchange to a `FinalReduceOperator`: sends one combined record for several records of a key.
 
-    The function then combines its own results, which is correct only if it is associative. A user's function is tried on the first
-    records of some keys; if the order of calls changes the result, records pass uncombined. Records with timestamps also pass,
-    because the records of a key are reduced in the order of time. When there are too many keys for combining to be of use, everything
-    passes. `is_paired`: emits (key, value), because the selector may give another key for a result. Source: Spark's map-side combine;
-    Flink's ReduceCombineDriver of its former DataSet API, which trusted the user's function.
+    The function then combines its own results. So it is a built-in aggregate, or marked by its user (`combines`), or
+    reading it proves for all records of their declared type that the results are the same (`row_functions.partials`):
+    then batches combine in columns. Other records pass, and do not overtake those before them. Records with timestamps
+    pass, too, because the records of a key are reduced in the order of time. When there are too many keys for combining
+    to be of use, everything passes. Records are converted to the declared type first, as an exchange does.
+
+    `is_paired`: emits (key, value), because the selector may give another key for a result. Source: Spark's map-side
+    combine; Flink's ReduceCombineDriver of its former DataSet API, which trusted the user's function.
     """
 
+    accepts = Accepts.ANY
     _stamp = None
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._rows_in = self._bytes_in = 0
         self._is_of_use = True
-        self._is_proven = isinstance(self.function.owner, Aggregate)
-        self._untried: list[Batch] = []
-        self._tried_rows = 0
-        self._first: dict[Any, list[Any]] = {}
         return super().runtime_context(context)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        if not self._is_of_use or batch.timestamps is not None:
-            yield self._passed(batch)
+        if self._is_of_use and batch.timestamps is None and self._took(batch):
+            self._rows_in += len(batch)
+            self._bytes_in += sorting_size(batch)
+            held = len(self._results) + (0 if self._reduction is None else self._reduction.groups)
+            if held >= _MOST_PARTIALS or self._are_large():
+                self._is_of_use = self._rows_in >= _LEAST_GAIN * held
+                self._rows_in = 0
+                yield from self.finish()
             return
-        if self._is_proven:
-            yield from self._combine(batch)
-            return
-        self._untried.append(batch)
-        self._prove(batch)
-        if self._is_proven or not self._is_of_use or self._tried_rows >= _MOST_UNTRIED:
-            yield from self._go_on()
+        yield from self.finish()
+        yield self._passed(batch)
 
-    def _go_on(self) -> Emitted:
-        """Process the batches that waited for the trial of the function. If it is not proven, they pass uncombined."""
-        held, self._untried, self._tried_rows = self._untried, [], 0
-        self._first.clear()
-        for batch in held:
-            yield from self._combine(batch) if self._is_proven else (self._passed(batch),)
+    def _took(self, batch: Batch) -> bool:
+        """Combine a batch with what is held. False: nothing was done, for it has to pass."""
+        is_columnar_type = self._type is not None and is_columnar(self._type)
+        if is_columnar_type and (self._reduction is not None or not self._may_combine):
+            return self._took_columns(self._columns(batch))
+        if not self._may_combine:
+            return False
+        for _ in super().process(self._converted(batch), 0):
+            raise AssertionError("results are only kept")
+        return True
 
-    def finish(self) -> Emitted:
-        yield from self._go_on()
-        yield from super().finish()
+    def _took_columns(self, batch: ColumnBatch) -> bool:
+        if not is_as_declared(batch.schema, self._type):
+            return False
+        if self._reduction is not None:
+            return self._reduction.add(batch)
+        combined = None if self._combining is None else self._combining.rows(batch, self._type)
+        if combined is None:
+            return False
+        self._found = combined.rows.values, combined.keys
+        self._reduce_rows(combined.rows.values)
+        return True
 
-    def _combine(self, batch: Batch) -> Emitted:
-        self._rows_in += len(batch)
-        yield from super().process(batch, 0)
-        held = len(self._results) + (0 if self._reduction is None else self._reduction.groups)
-        self._bytes_in += sorting_size(batch)
-        if held >= _MOST_PARTIALS or self._are_large():
-            self._is_of_use = self._rows_in >= _LEAST_GAIN * held
-            self._rows_in = 0
-            yield from super().finish()
+    def _columns(self, batch: Batch) -> ColumnBatch:
+        return batch if isinstance(batch, ColumnBatch) else to_columns(batch, self._type)
 
-    def _prove(self, batch: Batch) -> None:
-        """Try whether the function is associative, with the first three records of some keys."""
-        values = rows_of(batch).values
-        self._tried_rows += len(values)
-        tried = 0
-        found = self._found
-        keys = self.keys_of(values)
-        self._found = found
-        with self._none_key_told(keys, values):
-            skeys = state_keys(keys)
-        for skey, value in zip(skeys, values, strict=True):
-            records = self._first.setdefault(skey, [])
-            records.append(value)
-            if len(records) == 3:
-                if not _is_associative(self._call, records):
-                    self._is_of_use = False
-                    return
-                tried += 1
-                if tried == _KEYS_TRIED:
-                    break
-        if tried:
-            self._is_proven = True
+    def _converted(self, batch: Batch) -> Batch:
+        if isinstance(batch, ColumnBatch) or travel_form(self._type) is None:
+            return batch
+        return enforce(rows_of(batch), self._type)
 
     def _are_large(self) -> bool:
         """Whether the held results are too large, since results may grow with each record. Measured only after as many bytes
@@ -331,6 +341,9 @@ class PartialReduceOperator(FinalReduceOperator):
     def _passed(self, batch: Batch) -> Batch:
         if not self._is_paired:
             return batch
+        batch = self._converted(batch)
+        if isinstance(batch, ColumnBatch):
+            batch = super().rows_from(batch, self._type, 0)
         values = rows_of(batch).values
         keys = self.keys_of(values)
         return RowBatch(list(zip(keys, values, strict=True)), batch.timestamps)
@@ -388,9 +401,9 @@ class Aggregate:
     def __call__(self, first: Any, second: Any) -> Any:
         old, new = self._field(first), self._field(second)
         if self.kind is AggregateKind.MIN_BY:
-            return second if new < old else first
+            return second if _is_less(new, old) else first
         if self.kind is AggregateKind.MAX_BY:
-            return second if new > old else first
+            return second if _is_less(old, new) else first
         return self._with_field(first, self._combine(old, new))
 
     def _field(self, record: Any) -> Any:
@@ -433,18 +446,6 @@ def names_in(context: OperatorContext) -> tuple[str, ...] | None:
     return tuple(kinds[0].get_field_names()) if kinds else None
 
 
-def _is_associative(call: Callable[[Any, Any], Any], records: list[Any]) -> bool:
-    """Whether the function is associative on three records of a key. It gets copies, because it may keep or change them."""
-    try:
-        one, two, three = deepcopy(records)
-        left = call(call(one, two), three)
-        one, two, three = deepcopy(records)
-        return bool(left == call(one, call(two, three)))
-    except Exception:
-        # The function does not accept its own results, or they cannot be compared.
-        return False
-
-
 def _index(record: Row, name: str) -> int:
     assert record._fields is not None
     return record._fields.index(name)
@@ -455,11 +456,23 @@ def _sum(old: Any, new: Any) -> Any:
 
 
 def _min(old: Any, new: Any) -> Any:
-    return new if new < old else old
+    return new if _is_less(new, old) else old
 
 
 def _max(old: Any, new: Any) -> Any:
-    return new if new > old else old
+    return new if _is_less(old, new) else old
+
+
+def _is_less(one: Any, other: Any) -> bool:
+    """Whether one value stands before the other. NaN stands after all others, as in Java's Double.compareTo.
+
+    Without an order of all values the result would depend on which two of them meet first.
+    """
+    return bool(one < other or (_is_nan(other) and not _is_nan(one)))
+
+
+def _is_nan(value: Any) -> bool:
+    return bool(value != value)  # ruff: ignore[comparison-with-itself]
 
 
 _IN_ARROW: Final = {

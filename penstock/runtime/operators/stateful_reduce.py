@@ -88,7 +88,7 @@ class StatefulReduceOperator(KeyedOperator):
             self._results[skey] = own_copy(value)
             return value
         self._results[skey] = reduced = self._call(old, value)
-        return own_copy(reduced)
+        return reduced
 
 
 def _stamped(values: list[Any]) -> RowBatch:

@@ -23,12 +23,13 @@ from penstock.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext, told_to_nobody
 from penstock.runtime.operators.collectors import Collector, pull
 from penstock.runtime.records.emissions import (
-    Emissions,
-    handed_over,
+    own_copies,
+    own_copy,
     raise_if_no_results,
     refuse_one_record,
 )
 from penstock.runtime.records.failed_at import ended_at, is_exhausted
+from penstock.runtime.records.frozen import is_immutable
 from penstock.runtime.records.side_output import separated
 from penstock.runtime.row_functions.objects import ObjectFunction
 from penstock.runtime.row_functions.plans import Way
@@ -58,13 +59,17 @@ def rows_of(batch: Batch) -> RowBatch:
 def whole(operator: FunctionOperator, results: Iterator[Any], rows: RowBatch) -> RowBatch:
     """The results of a function that gives one for each row, each with the row's timestamp. Raises: as `gather`."""
     made: list[Any] = []
-    aside = gather(operator, iter(operator.emissions.taken()(results)), made)
-    operator.emissions.note(made)
+    aside = gather(operator, results, made, operator.take)
     return RowBatch(made, without(rows.timestamps, aside))
 
 
-def gather(operator: FunctionOperator, results: Iterator[Any], into: list[Any]) -> list[int]:
-    """Append the results of a call in C over the watched batch to a list.
+def gather(
+    operator: FunctionOperator,
+    results: Iterator[Any],
+    into: list[Any],
+    extend: Callable[[list[Any], Iterator[Any]], None] = list.extend,
+) -> list[int]:
+    """Append the results of a call in C over the watched batch to a list. `extend`: does it.
 
     Returns: the positions of the records that were put aside, and so have no result. After an error a list has all results up to
     it, and the iterator goes on behind the record.
@@ -74,7 +79,7 @@ def gather(operator: FunctionOperator, results: Iterator[Any], into: list[Any]) 
     aside: list[int] = []
     while True:
         try:
-            into.extend(results)
+            extend(into, results)
             operator.check_all_were_seen()
         except Exception as error:
             aside.append(operator.put_current_aside(error))
@@ -95,9 +100,22 @@ def filtered(
     `bool` is called while the record is the current one, because it may raise (for an array). numpy's rules of truth are not used.
     """
     mask: list[bool] = []
-    for place in gather(operator, map(bool, answers), mask):
+    values = rows.values
+    keeps: Callable[[object], bool] = bool
+    if not operator.reuses_objects and not is_immutable(values):
+        values = values.copy()
+
+        def copies(answer: object) -> bool:
+            """Copy the record before the next call of the function, which may keep it and change it."""
+            at = operator.current_index
+            is_kept = bool(answer)
+            values[at] = own_copy(values[at]) if is_kept else None
+            return is_kept
+
+        keeps = copies
+    for place in gather(operator, map(keeps, answers), mask):
         mask.insert(place, False)
-    return kept_of(rows, mask)
+    return kept_of(RowBatch(values, rows.timestamps), mask)
 
 
 def kept_of(rows: RowBatch, mask: list[bool]) -> Sequence[RowBatch]:
@@ -114,7 +132,6 @@ class FunctionOperator(Operator):
 
     def __init__(self, function: UserFunction) -> None:
         self.function = function
-        self.emissions = Emissions()
         self._values: list[Any] = []
         self._position: Iterator[Any] = iter(())
         self._is_open = False
@@ -146,14 +163,11 @@ class FunctionOperator(Operator):
         self._is_open = True
         self.function.open(self.runtime_context(context))
         if self.runs_on_columns:
+            call, is_on = self.function.call, self.functions_as_columns
             name = f"{context.operator_name} of {context.task_name}"
-            self.row_function = self.row_function_class(
-                self.function.call, name, self.complain, self.functions_as_columns
-            )
-            if self.functions_as_columns:
-                self.row_function.on_objects = ObjectFunction(
-                    self.function.call, name, self.complain, is_filter=self.keeps_records
-                )
+            self.row_function = self.row_function_class(call, name, is_on)
+            if is_on:
+                self.row_function.on_objects = ObjectFunction(call, is_filter=self.keeps_records)
 
     def run_fused(self, functions: FusedFunctions) -> None:
         """From now on its function and those of the operators behind it run as one, where they can. The chain decides it once all are open."""
@@ -185,9 +199,10 @@ class FunctionOperator(Operator):
         if function is None or function.on_objects is None:
             return None
         made = function.on_objects.results(rows.values)
-        if made is not None:
-            self.watched_nothing()
-        return made
+        if made is None:
+            return None
+        self.watched_nothing()
+        return own_copies(made) if function.on_objects.is_changeable else made
 
     def on_columns(self, rows: ColumnRows) -> tuple[RowBatch, list[Any] | None]:
         """The records that the function has to be called with, and what it returns for each record if it need not be called."""
@@ -295,24 +310,15 @@ class MapOperator(FunctionOperator):
                 return (columns,)
             rows, made = self.on_columns(rows)
             if made is not None:
-                return separated((self._taken_over(rows, made),), self.side_tags)
-        # Results that may be changed later have to be copied one by one, each before the next call.
-        elif len(rows.values) >= LEAST_OBJECTS and self.emissions.are_trusted:
-            made = self.on_objects(rows)
-            if made is not None:
-                self.emissions.note(made)
-                return separated((RowBatch(made, rows.timestamps),), self.side_tags)
+                self.watched_nothing()
+                # Only these may hold a list that somebody else has.
+                is_shared = isinstance(rows, ColumnRows) and rows.plan.is_shared
+                values = own_copies(made) if is_shared else made
+                return separated((RowBatch(values, rows.timestamps),), self.side_tags)
+        elif len(rows.values) >= LEAST_OBJECTS and (made := self.on_objects(rows)) is not None:
+            return separated((RowBatch(made, rows.timestamps),), self.side_tags)
         results = map(self.function.call, self.watched_rows(rows))
         return separated((whole(self, results, rows),), self.side_tags)
-
-    def _taken_over(self, rows: RowBatch, made: list[Any]) -> RowBatch:
-        """The results of a function that ran on columns. Only those that may hold somebody else's list are looked at."""
-        self.watched_nothing()
-        if isinstance(rows, ColumnRows) and rows.plan.is_shared:
-            values = list(self.emissions.taken()(handed_over(made)))
-            self.emissions.note(values)
-            return RowBatch(values, rows.timestamps)
-        return RowBatch(made, rows.timestamps)
 
 
 class FilterOperator(FunctionOperator):
@@ -336,7 +342,7 @@ class FilterOperator(FunctionOperator):
             if mask is not None:
                 return kept_of(rows, mask)
         position = self.watched(rows.values, rows.timestamps)
-        if rows.timestamps is not None:
+        if rows.timestamps is not None or not is_immutable(rows.values):
             return filtered(self, rows, map(self.function.call, position))
         left: list[Any] = []
         gather(self, filter(self.function.call, position), left)
@@ -404,13 +410,9 @@ def expand(
         refused: kinds of results that are one record; a TypeError says that `yield` is missing.
     """
     if stamps is None and is_generator:
-        made = _expand_generators(operator, results)
-    else:
-        way = _expand if operator.poison is None else _expand_on
-        made = way(operator, results, Collector(stamps), refused, takes_none=takes_none)
-    for batch in made:
-        operator.emissions.note(batch.values)
-        yield batch
+        return _expand_generators(operator, results)
+    way = _expand if operator.poison is None else _expand_on
+    return way(operator, results, Collector(stamps), refused, takes_none=takes_none)
 
 
 def _expand(
@@ -421,21 +423,21 @@ def _expand(
     *,
     takes_none: bool,
 ) -> Iterator[RowBatch]:
-    taken, stamps = operator.emissions.taken(), collector.stamps
+    take, stamps = operator.take, collector.stamps
     out = collector.values
     room = max(0, MAX_EMIT - len(out))
     for result in results:
         if type(result) is list:
-            out += taken(result)
+            take(out, result)
         elif result is not None or not takes_none:
             if type(result) in refused:
                 refuse_one_record(result)
             try:
-                iterator = iter(taken(result))
+                iterator = iter(result)
             except TypeError:
                 raise_if_no_results(result)
                 raise
-            out += islice(iterator, room)
+            take(out, islice(iterator, room))
             # The iterable may have more results.
             if len(out) >= MAX_EMIT:
                 yield from pull(operator, iterator, collector)
@@ -474,19 +476,19 @@ def _expand_on(
 
 def _expand_generators(operator: FunctionOperator, results: Iterator[Any]) -> Iterator[RowBatch]:
     """As `_expand` or `_expand_on`, for generator functions, without a step in Python per record."""
-    taken = operator.emissions.taken()
-    flat = iter(taken(chain.from_iterable(results)))
+    take = operator.take
+    flat = chain.from_iterable(results)
     values: list[Any] = []
     while True:
         try:
-            values.extend(islice(flat, MAX_EMIT - len(values)))
+            take(values, islice(flat, MAX_EMIT - len(values)))
             if len(values) < MAX_EMIT:
                 operator.check_all_were_seen()
                 break
         except Exception as error:
             operator.put_current_aside(error)
             # The former chain may have ended with the error.
-            flat = iter(taken(chain.from_iterable(results)))
+            flat = chain.from_iterable(results)
             continue
         # The batch may also end right behind a record, which cannot be told apart.
         operator.is_in_record = True

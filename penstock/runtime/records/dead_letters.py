@@ -271,12 +271,12 @@ class PoisonRecords:
         """The record, if it can leave this process, else its repr."""
         try:
             self._place.dumps(record)
+            return own_copy(record)
         except CancelSignal:
             raise
         except BaseException:
             # The record's own code may raise anything.
             return bounded_repr(record, MOST_OF_RECORD_TEXT)
-        return own_copy(record)
 
     def _log(self, error: Exception, record: Any, told: Exception) -> None:
         place = self._place

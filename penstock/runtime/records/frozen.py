@@ -38,7 +38,7 @@ IMMUTABLE_KINDS: Final = frozenset({
 _PICKLED_TOGETHER: Final = 4096
 
 
-_ATOM_BASES: Final = (Enum, np.generic, Window)
+ATOM_BASES: Final = (Enum, np.generic, Window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def is_immutable(values: Sequence[Any]) -> bool:
     while values:
         kinds = classes_of(values)
         others = kinds - IMMUTABLE_KINDS - {tuple}
-        if not all(issubclass(kind, _ATOM_BASES) for kind in others):
+        if not all(issubclass(kind, ATOM_BASES) for kind in others):
             return False
         if tuple not in kinds:
             return True

@@ -6,25 +6,24 @@ a time, only where a record goes to several consumers, and only if it can be cha
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import repeat
 
+import pyarrow as pa
+
 from penstock.model.graph.chain import ChainSpec, ChainTarget
-from penstock.model.row import make_rows
 from penstock.model.type_information import TypeInformation
 from penstock.runtime.codecs.convert import is_columnar
-from penstock.runtime.elements import Element, Int64s, RowBatch
+from penstock.runtime.elements import Element, RowBatch
+from penstock.runtime.partial_columns import DecodedColumns
 from penstock.runtime.records.emissions import own_copy
-from penstock.runtime.records.frozen import Column, Dumps, FrozenRows, Pickled, frozen
+from penstock.runtime.records.frozen import is_immutable
 
 
 class RecordSharing:
     """Decides which consumers in a chain get copies of records."""
 
-    def __init__(self, spec: ChainSpec, dumps: Dumps) -> None:
-        self._dumps = dumps
+    def __init__(self, spec: ChainSpec) -> None:
         self._as_columns = frozenset(
             place
             for place, output in enumerate(spec.outputs)
@@ -33,46 +32,49 @@ class RecordSharing:
             and is_columnar(output.element_type)
         )
         """Outputs that keep no record, because records are written as columns at once."""
+        self._reuses_objects = any(
+            getattr(one.operator, "reuses_objects", False) for one in spec.operators
+        )
 
     def copies(
         self, element: Element, outputs: Sequence[int], targets: Sequence[ChainTarget]
     ) -> Iterator[Element]:
         """The element for each output and then for each target of an operator."""
-        if len(targets) <= 1 and self._as_columns.issuperset(outputs):
+        if self._reuses_objects or (len(targets) <= 1 and self._as_columns.issuperset(outputs)):
             return repeat(element)
-        return shared(element, len(outputs) + len(targets), self._dumps)
+        return shared(element, len(outputs) + len(targets))
 
 
-def shared(element: Element, consumers: int, dumps: Dumps) -> Iterator[Element]:
-    """The element for each consumer. Copies are made when they are asked for; the last consumer gets the element itself."""
-    copy = _copier(element, dumps) if consumers > 1 else None
+def shared(element: Element, consumers: int) -> Iterator[Element]:
+    """The element for each consumer. Copies are made when they are asked for; the last consumer gets the element itself.
+
+    Raises: TypeError: a record cannot be copied.
+    """
+    copy = _copier(element) if consumers > 1 else None
     for _ in range(consumers - 1):
         yield element if copy is None else copy()
     if consumers:
         yield element
 
 
-def _copier(element: Element, dumps: Dumps) -> Callable[[], RowBatch] | None:
-    """Makes copies of the records that share nothing changeable with them. None: these are not rows, they cannot be changed,
-    or they cannot be pickled.
-    """
-    if not isinstance(element, RowBatch):
-        return None
-    try:
-        column = frozen(element.values, dumps)
-    # The pickling code of a record may raise anything. Such a record could not leave this task
-    # anyway.
-    except Exception:
-        return None
-    return None if column is element.values else partial(_batch_of, column, element.timestamps)
+def _copier(element: Element) -> Callable[[], Element] | None:
+    """Makes copies of the records that share nothing changeable with them. None: they cannot be changed."""
+    if isinstance(element, RowBatch) and not is_immutable(element.values):
+        return lambda: RowBatch(_copies(element.values), element.timestamps)
+    if isinstance(element, DecodedColumns) and any(map(_is_nested, element.schema.types)):
+        return lambda: element.with_records(_copies(element.records))
+    return None
 
 
-def _batch_of(column: Column, timestamps: Int64s | None) -> RowBatch:
-    if isinstance(column, FrozenRows):
-        count = len(column.values)
-        values = make_rows(column.fields, column.values, count, repeat(column.row_kind))
-    elif isinstance(column, Pickled):
-        values = [value for chunk in column.chunks for value in pickle.loads(chunk)]
-    else:
-        values = list(map(own_copy, column))
-    return RowBatch(values, timestamps)
+def _is_nested(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind))
+
+
+def _copies(records: list[object]) -> list[object]:
+    for one in records:
+        if isinstance(one, Iterator):
+            raise TypeError(
+                f"a record of type {type(one).__name__} goes to several consumers, and an iterator "
+                "can be read only once: emit a list of its items"
+            )
+    return list(map(own_copy, records))

@@ -12,9 +12,10 @@ import numpy as np
 
 from penstock.model.types import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from penstock.runtime.elements import Element, RowBatch, Tagged
-from penstock.runtime.records.emissions import own_copy
+from penstock.runtime.records.emissions import never_changes, own_copy
 
 
+@never_changes
 class OutputTag:
     """Names a side output. Two tags are equal if their ids are.
 

@@ -15,13 +15,11 @@ from operator import add as plus
 from typing import Any, Final
 
 from penstock.model.row import Row
-from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.row_functions.inlining import tree_of
 from penstock.runtime.row_functions.interpreters import is_watched
 from penstock.runtime.row_functions.known_code import SCALARS, Guard, hold
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.rendering import expression
-from penstock.runtime.row_functions.runner import PLEASE_REPORT, Samples, are_same
 from penstock.runtime.row_functions.trees import Kind, Node
 from penstock.runtime.value_classes import classes_of
 
@@ -51,13 +49,11 @@ class _Plan:
 
 @dataclass(slots=True)
 class KeySums:
-    """What is added for each key, a list for each part. `values`: of the records, which have the keys `skeys`."""
+    """What is added for each key, a list for each part."""
 
     _of: Additions
     keys: list[Any]
     parts: list[list[int]]
-    skeys: Sequence[Any]
-    values: Sequence[Any]
 
     def are_added_to(self, table: dict[Any, Any]) -> bool:
         """Add them to accumulators. False: nothing is added, for one of these is no sum of whole numbers."""
@@ -65,21 +61,13 @@ class KeySums:
 
 
 class Additions:
-    """What `add` of one aggregate function adds. `told`, `told_as`: as for `partials.Combiner`."""
+    """What `add` of one aggregate function adds."""
 
-    def __init__(
-        self,
-        create: Callable[[], Any],
-        add: Callable[[Any, Any], Any],
-        told_as: str,
-        told: Callable[[str], None],
-    ) -> None:
+    def __init__(self, create: Callable[[], Any], add: Callable[[Any, Any], Any]) -> None:
         self._create, self._add = create, add
-        self._told_as, self._told = told_as, told
         self._plan: _Plan | None = None
-        self._is_read = self._is_off = False
+        self._is_read = False
         self._rest = 0
-        self._samples = Samples()
 
     def sums(
         self, skeys: Sequence[Any], values: Sequence[Any], windows: int, *, are_lent: bool = False
@@ -114,7 +102,7 @@ class Additions:
             if summed is None:
                 return None
             parts.append(summed)
-        return KeySums(self, list(counts), parts, skeys, values)
+        return KeySums(self, list(counts), parts)
 
     def are_added(self, sums: KeySums, table: dict[Any, Any]) -> bool:
         """As `KeySums.are_added_to`."""
@@ -122,13 +110,13 @@ class Additions:
         assert plan is not None, "it has made these sums"
         before = list(map(table.get, sums.keys, repeat(plan.start)))
         added = _added(before, sums.parts, len(plan.parts) if type(plan.start) is tuple else None)
-        if added is None or not self._are_those_of_calls(sums, before, added):
+        if added is None:
             return False
         table.update(zip(sums.keys, added, strict=True))
         return True
 
     def _ready_plan(self) -> _Plan | None:
-        if self._is_off or is_watched():
+        if is_watched():
             return None
         if not self._is_read:
             # It is read when it is first needed: all that is outside of it has its values then.
@@ -137,29 +125,6 @@ class Additions:
                 self._plan = _plan_of(self._create, self._add)
         plan = self._plan
         return plan if plan is not None and hold(plan.guards) else None
-
-    def _are_those_of_calls(self, sums: KeySums, before: list[Any], added: list[Any]) -> bool:
-        """Compare some with what calls make of their records."""
-        for place in self._samples.of(len(added)):
-            expected, key = before[place], sums.keys[place]
-            try:
-                for skey, value in zip(sums.skeys, sums.values, strict=True):
-                    if skey is key or skey == key:
-                        expected = self._add(value, expected)
-            except Exception as error:  # Of any kind: a call that raises is a difference.
-                expected = error
-            if not are_same(added[place], expected):
-                self._turn_off(added[place], expected)
-                return False
-        return True
-
-    def _turn_off(self, got: Any, expected: Any) -> None:
-        self._is_off = True
-        self._told(
-            f"{self._told_as}: its aggregate function gives {bounded_repr(expected)} for the "
-            f"records of a key, but added at once they are {bounded_repr(got)}. They are added "
-            f"one by one from now on. {PLEASE_REPORT}"
-        )
 
 
 # ---------------------------------------------------------------------- what a function adds

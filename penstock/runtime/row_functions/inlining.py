@@ -8,7 +8,7 @@ change an object, is refused. Does not know operators. Source: none; inlining as
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Final
@@ -26,8 +26,7 @@ from penstock.runtime.row_functions.trees import LEAVES, Kind, Node, results_of,
 
 _COMPARES: Final = frozenset({"==", "<=", ">=", "!="})
 _GIVES_BOOL: Final = frozenset({"not ", "in", "not in", "is", "is not"})
-_DEEPEST: Final = 3
-_MOST_ITEMS: Final = 64
+_DEEPEST: Final = 20
 
 
 @dataclass(slots=True)
@@ -41,6 +40,8 @@ class Inlined:
     guards: tuple[Guard, ...] = ()
     why_not: str = ""
     results: frozenset[Kind] = frozenset()
+    is_changeable: bool = True
+    """Whether what it gives may be changed by somebody else, where it takes scalars."""
 
     def may_run(self) -> bool:
         """Whether it gives now what the function gives, and nobody watches calls."""
@@ -48,11 +49,17 @@ class Inlined:
 
 
 def inlined(
-    call: object, count: int = 1, names: tuple[str, ...] | None = None, *, is_on: bool = True
+    call: object,
+    count: int = 1,
+    names: tuple[str, ...] | None = None,
+    *,
+    is_on: bool = True,
+    takes_scalars: bool = False,
 ) -> Inlined:
     """The body of a function of so many records. Its own code does not run.
 
     Args: is_on: whether it is wanted; else it says so. names: of the Rows that it returns, where it gives them none.
+        takes_scalars: its records will be scalars, and tuples of such.
     """
     function, place = function_of(call)
     why_not = ""
@@ -64,7 +71,8 @@ def inlined(
         why_not = f"{type(call).__name__} is no function of Python"
     else:
         try:
-            return _inlined(function, place, count, names)
+            tree, guards = _tree(function, place, count, are_changeable=not takes_scalars)
+            return _inlined(tree, guards, names)
         except (Refused, TooLarge) as refused:
             why_not = str(refused)
         except RecursionError:
@@ -99,27 +107,27 @@ def tree_of(call: object, count: int) -> tuple[Node, tuple[Guard, ...]]:
     function, place = function_of(call) if READS_BYTECODE else (None, 0)
     if function is None:
         raise Refused("it is no function of Python whose bytecode is known")
-    given = {
-        place + index: Node(Kind.COLUMN, value=index, is_changeable=True) for index in range(count)
-    }
-    reader = _ObjectReader(function, _no_field)
     try:
-        return reader.tree(given), tuple(reader.guards)
+        return _tree(function, place, count)
     except RecursionError as error:
         raise Refused("it is nested too deeply") from error
 
 
-def _inlined(
-    function: FunctionType, place: int, count: int, names: tuple[str, ...] | None
-) -> Inlined:
+def _tree(
+    function: FunctionType, place: int, count: int, *, are_changeable: bool = True
+) -> tuple[Node, tuple[Guard, ...]]:
     given = {
-        place + index: Node(Kind.COLUMN, value=index, is_changeable=True) for index in range(count)
+        place + index: Node(Kind.COLUMN, value=index, is_changeable=are_changeable)
+        for index in range(count)
     }
     reader = _ObjectReader(function, _no_field)
-    tree = reader.tree(given)
+    return reader.tree(given), tuple(reader.guards)
+
+
+def _inlined(tree: Node, guards: tuple[Guard, ...], names: tuple[str, ...] | None) -> Inlined:
     results = frozenset(one.kind for one in results_of(tree))
     made = expression(with_results(tree, lambda one: _as_row(one, names)))
-    return Inlined(made, tuple(reader.guards), results=results)
+    return Inlined(made, guards, "", results, tree.is_changeable or Kind.ROW in results)
 
 
 def _no_field(_field: int | str) -> Node:
@@ -144,7 +152,8 @@ class _ObjectReader(Reader):
         of = way.stack[-1]
         if isinstance(of, Node) and of.kind not in NO_VALUE and not loads_method(step):
             way.stack.pop()
-            way.push(Node(Kind.ATTRIBUTE, (of,), step.argval, is_changeable=True))
+            changeable = of.is_changeable
+            way.push(Node(Kind.ATTRIBUTE, (of,), step.argval, is_changeable=changeable))
         else:
             super().attribute(way, step)
 
@@ -168,7 +177,8 @@ class _ObjectReader(Reader):
             if any(map(_has_argument_between, made)):
                 raise Refused("it calls a method with a value, and uses another one only later")
             for node in reversed(made):
-                result = Node(Kind.SEQUENCE, (node, result), is_changeable=True)
+                changeable = result.is_changeable
+                result = Node(Kind.SEQUENCE, (node, result), is_changeable=changeable)
         return result
 
 
@@ -193,13 +203,12 @@ def _operations(node: Node, seen: set[int]) -> Iterator[Node]:
 
 
 def is_of_python(value: Any, deepest: int = _DEEPEST) -> bool:
-    """Whether this is a small value of Python's own classes, or a Row of such. A function can be called with it once more, to compare."""
+    """Whether this is a value of Python's own classes, or a Row of such. A function that changes nothing may run with it once more."""
     kind = type(value)
     if kind in SCALARS:
         return True
     if kind is dict:
-        return is_of_python((*value, *value.values()), deepest)
+        return deepest > 0 and is_of_python((*value, *value.values()), deepest)
     if deepest == 0 or kind not in {tuple, list, set, frozenset, Row}:
         return False
-    parts: Sequence[Any] = list(value)
-    return len(parts) <= _MOST_ITEMS and all(is_of_python(part, deepest - 1) for part in parts)
+    return all(is_of_python(part, deepest - 1) for part in value)

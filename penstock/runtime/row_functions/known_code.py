@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import chain
 from types import CellType, FunctionType
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from penstock.model import types as t
 from penstock.model.row import Row
+from penstock.runtime.value_classes import classes_of
 
 SCALARS: Final = frozenset({int, float, str, bool, bytes, Decimal, type(None)})
 MOST_ITEMS: Final = 256
@@ -84,6 +86,17 @@ def is_plain(value: Any) -> bool:
 def is_of_scalars(values: Any) -> bool:
     """Whether a collection has few items, all of them scalars."""
     return bool(len(values) <= MOST_ITEMS) and SCALARS.issuperset(map(type, values))
+
+
+def are_of_scalars(values: Sequence[Any]) -> bool:
+    """Whether all of these are scalars, or tuples of such. Checks level by level, in C."""
+    while values:
+        others = classes_of(values) - SCALARS
+        if others - {tuple}:
+            return False
+        tuples = [one for one in values if type(one) is tuple] if others else ()
+        values = list(chain.from_iterable(tuples))
+    return True
 
 
 def has_plain_values(kind: t.TypeInformation | None, arrow: pa.DataType) -> bool:

@@ -1,7 +1,8 @@
-"""ObjectFunction: a function of one record, on batches of Python objects of any class, without a call for each record.
+"""ObjectFunction: a function of one record, on batches of scalars and tuples of them, without a call for each record.
 
-Its body is a comprehension over the records, which does the function's own operations in their order. Where it raises, the function itself
-has to be called with the records of the batch, so errors are its own. Does not know operators.
+Its body is a comprehension over the records, which does the function's own operations in their order. None of these is code of the user,
+because the records of each such batch are of Python's own classes, and nothing changes. Where it raises, the function itself has to be
+called with the records of the batch, so errors are its own. Does not know operators.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.model.texts.bounded_text import bounded_repr
-from penstock.runtime.row_functions.inlining import comprehension, inlined, is_of_python
-from penstock.runtime.row_functions.runner import PLEASE_REPORT, Samples, are_same
+from penstock.runtime.row_functions.inlining import comprehension, inlined
+from penstock.runtime.row_functions.known_code import are_of_scalars
 
 _LEAST_FAILED: Final = 8
 _TOLERATED: Final = 4
@@ -19,24 +19,15 @@ _TOLERATED: Final = 4
 
 
 class ObjectFunction:
-    """How one function runs on objects. `told`: takes a line when something is wrong. `told_as`: the function's operator, for that line.
-    `is_filter`: only the truth of its results is wanted.
-    """
+    """How one function runs on objects. `is_filter`: only the truth of its results is wanted."""
 
-    def __init__(
-        self,
-        call: Callable[[Any], Any],
-        told_as: str,
-        told: Callable[[str], None],
-        *,
-        is_filter: bool,
-    ) -> None:
+    def __init__(self, call: Callable[[Any], Any], *, is_filter: bool) -> None:
         self._call = call
         self._is_filter = is_filter
-        self._told_as, self._told = told_as, told
-        self._samples = Samples()
         self._batches = self._failed = 0
         self._is_read = False
+        self.is_changeable = True
+        """Whether somebody else may change what it returns."""
         self._run: Callable[[list[Any]], list[Any]] | None = None
 
     def results(self, values: list[Any]) -> list[Any] | None:
@@ -44,40 +35,17 @@ class ObjectFunction:
         if not self._is_read:
             # The function is read when it is first needed: all that is outside of it has its values then.
             self._is_read = True
-            self._plan = inlined(self._call)
+            self._plan = inlined(self._call, takes_scalars=True)
+            self.is_changeable = self._plan.is_changeable
             self._run = comprehension(self._plan, self._call, is_filter=self._is_filter)
         run = self._run
-        if run is None or not self._plan.may_run():
+        if run is None or not self._plan.may_run() or not are_of_scalars(values):
             return None
         self._batches += 1
         try:
-            made = run(values)
+            return run(values)
         except Exception:  # The function is called instead, and raises it again.
             self._failed += 1
             if self._failed >= _LEAST_FAILED and self._failed * _TOLERATED > self._batches:
                 self._run = None
             return None
-        return made if self._is_as_called(values, made) else None
-
-    def _is_as_called(self, values: list[Any], made: list[Any]) -> bool:
-        """Compare some results with those of the function, of records that it cannot change. If they differ, it is called from now on."""
-        for index in self._samples.of(len(values)):
-            record = values[index]
-            if not is_of_python(record):
-                continue
-            try:
-                expected = self._call(record)
-                if self._is_filter:
-                    expected = bool(expected)
-            except Exception as error:
-                expected = error
-            if not are_same(made[index], expected):
-                self._run = None
-                self._told(
-                    f"{self._told_as}: for the record {bounded_repr(record)} its function returns "
-                    f"{bounded_repr(expected)}, but its body within the loop gives "
-                    f"{bounded_repr(made[index])}. The function is called from now on. "
-                    f"{PLEASE_REPORT}"
-                )
-                return False
-        return True

@@ -3,7 +3,7 @@
 Only where the result is exactly that of the function, record by record: sums, minima and maxima of whole numbers without None, whose sums
 stay below 64 bits, and fields that are taken over. Sums of floats depend on the order of additions, so floats are only taken over. A
 record that stands for several of a key then goes through the function as if it had come itself. Does not know operators. Source: combiners
-of MapReduce (OSDI 2004); here told from the function's bytecode.
+of MapReduce (OSDI 2004); here read from the function's bytecode.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from penstock.model.types import TypeInformation
 from penstock.runtime.codecs.by_type import RecordCodec, codec_of
-from penstock.runtime.codecs.convert import fields_of, is_as_declared, rows_of_fields, to_rows
+from penstock.runtime.codecs.convert import fields_of, is_as_declared, rows_of_fields
 from penstock.runtime.elements import ColumnBatch, Int64s
 from penstock.runtime.row_functions.inlining import tree_of
 from penstock.runtime.row_functions.interpreters import is_watched
 from penstock.runtime.row_functions.known_code import Guard, hold
 from penstock.runtime.row_functions.refusals import Refused
-from penstock.runtime.row_functions.runner import PLEASE_REPORT, Samples, are_same
 from penstock.runtime.row_functions.trees import Kind, Node
 
 LEAST_GAIN: Final = 2
@@ -123,20 +122,15 @@ class Combined:
 
 
 class Combiner:
-    """Combines batches for one reduce. `told`: takes a line when something is wrong. `told_as`: the operator, for that line."""
+    """Combines batches for one reduce."""
 
-    def __init__(
-        self, call: Callable[[Any, Any], Any], told_as: str, told: Callable[[str], None]
-    ) -> None:
+    def __init__(self, call: Callable[[Any, Any], Any]) -> None:
         self._call = call
-        self._told_as, self._told = told_as, told
         self._known: dict[int, tuple[TypeInformation, Combining]] = {}
-        self._samples = Samples()
-        self._is_off = False
 
     def combining(self, kind: TypeInformation | None) -> Combining | None:
         """How records of a type are combined; None: they are not, or somebody watches the function's calls."""
-        if kind is None or self._is_off or is_watched():
+        if kind is None or is_watched():
             return None
         known = self._known.get(id(kind))
         if known is None:
@@ -173,36 +167,7 @@ class Combiner:
         few = ColumnBatch(batch.data.slice(0, len(starts)))
         by_start = np.argsort(first, kind="stable")
         values = rows_of_fields(few, kind, lists).values
-        made = Combined(first[by_start], [values[at] for at in by_start.tolist()])
-        return made if self._is_as_reduced(batch, kind, groups, made) else None
-
-    def _is_as_reduced(
-        self, batch: ColumnBatch, kind: TypeInformation, groups: Int64s, made: Combined
-    ) -> bool:
-        """Compare some groups with what the function makes of their records."""
-        for place in self._samples.of(len(made.values)):
-            members = np.flatnonzero(groups == groups[made.first[place]])[:1000]
-            if len(members) == 1000:
-                continue
-            rows = to_rows(batch.take(members), kind).values
-            expected: Any = rows[0]
-            try:
-                for row in rows[1:]:
-                    expected = self._call(expected, row)
-            except Exception as error:
-                expected = error
-            if not are_same(made.values[place], expected):
-                self._turn_off(made.values[place], expected)
-                return False
-        return True
-
-    def _turn_off(self, got: Any, expected: Any) -> None:
-        self._is_off = True
-        self._told(
-            f"{self._told_as}: its reduce function gives {expected!r} for the records of a key, "
-            f"but combined in columns {got!r}. It is called for each record from now on. "
-            f"{PLEASE_REPORT}"
-        )
+        return Combined(first[by_start], [values[at] for at in by_start.tolist()])
 
 
 def _are_exact(batch: ColumnBatch, combining: Combining) -> bool:

@@ -1,24 +1,23 @@
 """Reducing: a reduce function over the records of a batch, with its body within the loop, so that no record costs a call.
 
-The loop does what a loop with calls does, record by record. At a record at which the body raises, the function itself is called. Does
+The loop does what a loop with calls does, record by record. At a record at which the body raises, the function itself is called, so that
+the error shows the line of the user; but not where objects of other classes than Python's own would see their operators run twice. Does
 not know operators or state backends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from penstock.model.row import Row, make_row
-from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.row_functions.inlining import Inlined, inlined, is_of_python
 from penstock.runtime.row_functions.rendering import TooLarge
-from penstock.runtime.row_functions.runner import PLEASE_REPORT, Samples, are_same
 from penstock.runtime.row_functions.trees import Kind
 
 NO_RESULT: Final = object()
+Loop: TypeAlias = Callable[..., tuple[Any, Any, Any, Exception] | None]
 _NO_ROWS: Final = frozenset({
     *(Kind.ROW, Kind.TUPLE, Kind.LIST, Kind.FORMAT, Kind.JOIN, Kind.CONSTANT, Kind.BINARY),
 })
@@ -33,22 +32,21 @@ def run(records, table, get, append, own):
             continue
         try:
             made = {text}
-        except Exception:
-            return skey, c0, c1
+        except Exception as error:
+            return skey, c0, c1, error
         if {is_row}:
             made = _named(made)
         table[skey] = made
         {result}
     return None
 """
-"""Returns the record at which the body raises: it can be called again with the same records, and goes on behind it."""
-_ONE: Final = "def run(c0, c1):\n    made = {text}\n    return {one}\n"
+"""Returns the record at which the body raises, with the error. Called again with the same records, it continues after it."""
 _WAYS: Final = {
     "copied": {"first": "own(c1)", "given": "append(c1)", "result": "append(own(made))"},
-    "trusted": {"first": "c1", "given": "append(c1)", "result": "append(made)"},
+    "reused": {"first": "c1", "given": "append(c1)", "result": "append(made)"},
     "kept": {"first": "own(c1)", "given": "pass", "result": "pass"},
 }
-"""By what becomes of results: copied before they are given on, given on as they are, only kept."""
+"""By what becomes of results: copied before they are given on, given on as they are (object reuse), only kept."""
 
 
 @dataclass(slots=True)
@@ -68,13 +66,15 @@ class Fed:
     call: Callable[[Any, Any], Any]
     put_aside: Callable[[Exception], None]
 
-    def again(self, old: Any, value: Any) -> Any:
-        """What the function returns for two values; NO_RESULT: the second one was put aside."""
-        try:
-            return self.call(old, value)
-        except Exception as error:
-            self.put_aside(error)
-            return NO_RESULT
+    def again(self, old: Any, value: Any, error: Exception) -> Any:
+        """What the function returns for two values at which its body has raised; NO_RESULT: the second one was put aside."""
+        if is_of_python(old) and is_of_python(value):
+            try:
+                return self.call(old, value)
+            except Exception as own:
+                error = own
+        self.put_aside(error)
+        return NO_RESULT
 
     def take(self, skey: Any, made: Any) -> None:
         """Take over the result of one record."""
@@ -84,36 +84,20 @@ class Fed:
 
 
 class Reducing:
-    """How one reduce function runs. `told`: takes a line when something is wrong. `told_as`: the function's operator, for that line."""
+    """How one reduce function runs."""
 
     def __init__(
-        self,
-        call: Callable[[Any, Any], Any],
-        names: tuple[str, ...] | None,
-        told_as: str,
-        told: Callable[[str], None],
-        is_on: bool,
+        self, call: Callable[[Any, Any], Any], names: tuple[str, ...] | None, is_on: bool
     ) -> None:
         """`names`: of the Rows that it returns, where it gives them none."""
-        self._function, self._names = call, names
-        self._told_as, self._told, self._is_on = told_as, told, is_on
+        self._function, self._names, self._is_on = call, names, is_on
         self._plan: Inlined | None = None
-        self._one: Callable[[Any, Any], Any] | None = None
-        self._loops: dict[str, Callable[..., tuple[Any, Any, Any] | None]] = {}
-        self._samples = Samples()
+        self._loops: dict[str, Loop] = {}
 
     def run(self, fed: Fed) -> None:
         """Reduce all records of a batch. Raises: what the function raises, where `put_aside` does."""
-        at = 0
         if self._may_run():
-            for place in self._samples.of(fed.count):
-                self._loop(fed, islice(fed.records, place - at))
-                at = place + 1
-                self._compared(fed, *next(fed.records))
-                if not self._may_run():
-                    break
-        if self._may_run():
-            self._loop(fed, fed.records)
+            self._loop(fed)
         elif fed.results is None:
             _call_and_keep(fed)
         else:
@@ -124,28 +108,21 @@ class Reducing:
         if plan is None:
             # The function is read when it is first needed: all that is outside of it has its values then.
             plan = self._plan = inlined(self._function, 2, self._names, is_on=self._is_on)
-            loop = self._made(plan, _LOOP, _WAYS["copied"])
-            # The longest text of all.
-            self._one = None if loop is None else self._made(plan, _ONE, {})
-        return self._one is not None and plan.may_run()
+            loops = {name: self._made(plan, _LOOP, way) for name, way in _WAYS.items()}
+            self._loops = {name: loop for name, loop in loops.items() if loop is not None}
+        return len(self._loops) == len(_WAYS) and plan.may_run()
 
-    def _loop(self, fed: Fed, records: Iterable[tuple[Any, Any]]) -> None:
-        way = "kept" if fed.results is None else "trusted" if fed.own is None else "copied"
-        loop = self._loops.get(way)
-        if loop is None:
-            assert self._plan is not None, "it may run"
-            loop = self._made(self._plan, _LOOP, _WAYS[way])
-            assert loop is not None, "a longer text could be compiled"
-            self._loops[way] = loop
+    def _loop(self, fed: Fed) -> None:
+        way = "kept" if fed.results is None else "reused" if fed.own is None else "copied"
+        loop = self._loops[way]
         append = None if fed.results is None else fed.results.append
-        records = iter(records)
-        while (failed := loop(records, fed.table, fed.table.get, append, fed.own)) is not None:
-            skey, old, value = failed
-            made = fed.again(old, value)
+        while failed := loop(fed.records, fed.table, fed.table.get, append, fed.own):
+            skey, old, value, error = failed
+            made = fed.again(old, value, error)
             if made is not NO_RESULT:
                 fed.take(skey, made)
 
-    def _made(self, plan: Inlined, text: str, way: dict[str, str]) -> Callable[..., Any] | None:
+    def _made(self, plan: Inlined, text: str, way: dict[str, str]) -> Loop | None:
         """The function of a text with the expression in it; None: there is none."""
         if plan.expression is None:
             return None
@@ -153,7 +130,6 @@ class Reducing:
         source = text.format(
             text=plan.expression.text,
             is_row="made.__class__ is _row" if may_be_row else "False",
-            one="_named(made)" if may_be_row else "made",
             **way,
         )
         name = f"<reduce of {getattr(self._function, '__qualname__', 'a function')}>"
@@ -165,32 +141,6 @@ class Reducing:
 
     def _named(self, result: Any) -> Any:
         return result if self._names is None else with_names(result, self._names)
-
-    def _compared(self, fed: Fed, skey: Any, value: Any) -> None:
-        """Reduce one record by a call, and compare the result. If it differs, the function is called from now on."""
-        old = fed.table.get(skey, NO_RESULT)
-        if old is NO_RESULT or not (is_of_python(old) and is_of_python(value)):
-            self._loop(fed, iter(((skey, value),)))
-            return
-        assert self._one is not None
-        try:
-            got = self._one(old, value)
-        except Exception:  # The function itself raises it again.
-            got = NO_RESULT
-        made = fed.again(old, value)
-        if made is not got and not are_same(made, got):
-            self._turn_off(old, value, made, got)
-        if made is not NO_RESULT:
-            fed.take(skey, made)
-
-    def _turn_off(self, old: Any, value: Any, made: Any, got: Any) -> None:
-        self._one = None
-        told = ["an error" if one is NO_RESULT else bounded_repr(one) for one in (made, got)]
-        self._told(
-            f"{self._told_as}: for {bounded_repr(old)} and {bounded_repr(value)} its function "
-            f"gives {told[0]}, but its body within the loop {told[1]}. The function is called "
-            f"from now on. {PLEASE_REPORT}"
-        )
 
 
 def _call_each(fed: Fed) -> None:

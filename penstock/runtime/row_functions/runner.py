@@ -1,4 +1,4 @@
-"""RowFunction: one function of an operator on batches of columns. Decides batch by batch, compares samples, and turns itself off.
+"""RowFunction: one function of an operator on batches of columns. Decides batch by batch how it runs.
 
 Only a function that changes nothing runs as a comprehension. So a batch at which it raises is run again by the function itself, which
 raises at the same record with its own traceback. Does not know operators.
@@ -6,14 +6,11 @@ raises at the same record with its own traceback. Does not know operators.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from penstock.model.row import Row
-from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import TypeInformation
 from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import ColumnBatch, Int64s, RowBatch
@@ -32,20 +29,11 @@ from penstock.runtime.row_functions.plans import (
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.rendering import TooLarge
 
-FIRST_COMPARED: Final = 16
-"""So many records of an operator's first batch are compared, spread over it."""
-COMPARED: Final = 4096
-"""Later one record in so many is compared."""
-_PRIME: Final = 1009
 _LEAST_FAILED: Final = 8
 _TOLERATED: Final = 4
 """Off, if more than one batch in so many has a record at which the function raises: these batches run twice."""
 _MOST_PLANS: Final = 16
 TURNED_OFF: Final = "penstock.task.functions-as-columns is false"
-PLEASE_REPORT: Final = (
-    "Earlier results may be wrong: please report this, and set "
-    "penstock.task.functions-as-columns to false."
-)
 
 
 class ColumnRows(RowBatch):
@@ -71,46 +59,24 @@ class ColumnRows(RowBatch):
         return to_rows(self.batch.slice(index, index + 1), self.type_info).values[0]
 
 
-class Samples:
-    """Which records of an operator's batches are compared: some of the first batch, and later one in so many (`every`)."""
-
-    def __init__(self, every: int = COMPARED) -> None:
-        self._every = every
-        self._batches = 0
-        self._to_next = 0
-
-    def of(self, count: int) -> range:
-        """The places in the next batch, which has so many records."""
-        self._batches += 1
-        self._to_next -= count
-        if self._to_next > 0 or not count:
-            return range(0)
-        self._to_next = self._every
-        if self._batches == 1:
-            return range(0, count, max(1, count // FIRST_COMPARED))
-        return range(self._batches * _PRIME % count, count, count)
-
-
 class OnObjects(Protocol):
-    """A function on Python objects, without a call for each of them."""
+    """A function on Python objects, without a call for each of them. `is_changeable`: somebody else may change what it returns."""
+
+    is_changeable: bool
 
     def results(self, values: list[Any]) -> list[Any] | None:
         """What it returns for each record; None: it has to be called."""
 
 
 class RowFunction:
-    """How one function runs. `told`: takes a line when something is wrong. `told_as`: the function's operator, for that line."""
+    """How one function runs. `name`: its operator."""
 
-    def __init__(
-        self, call: Callable[..., Any], told_as: str, told: Callable[[str], None], is_on: bool
-    ) -> None:
+    def __init__(self, call: Callable[..., Any], name: str, is_on: bool) -> None:
         self.call = call
-        self._told_as = told_as
-        self._told = told
+        self._name = name
         self._off = None if is_on else as_written(TURNED_OFF)
         self._plans: list[tuple[pa.Schema, TypeInformation | None, Plan]] = []
         self._batches = self._failed = 0
-        self._samples = Samples()
         self.latest: Plan | None = None
         self.on_objects: OnObjects | None = None
 
@@ -154,11 +120,10 @@ class RowFunction:
         """What the function returns for each record; None: the function has to be called."""
         self._batches += 1
         try:
-            made = self._run(rows)
+            return self._run(rows)
         except Exception:  # The function is called instead, and raises it again.
             self._note_failure()
             return None
-        return made if self._is_as_called(rows, made) else None
 
     def _run(self, rows: ColumnRows) -> list[Any]:
         return rows.plan.results(rows.batch)
@@ -167,34 +132,6 @@ class RowFunction:
         self._failed += 1
         if self._failed >= _LEAST_FAILED and self._failed * _TOLERATED > self._batches:
             self._off = as_written("it raised errors in more than a quarter of its batches")
-
-    def _is_as_called(self, rows: ColumnRows, made: list[Any]) -> bool:
-        """Compare some results with those of the function. If they differ, it is called from now on."""
-        for index in self._samples.of(len(rows)):
-            record = rows.record_at(index)
-            try:
-                expected = self._called(record)
-            except Exception as error:
-                expected = error
-            got = self._result_at(rows, made, index)
-            if not are_same(got, expected):
-                self._turn_off(record, got, expected)
-                return False
-        return True
-
-    def _called(self, record: Any) -> Any:
-        return self.call(record)
-
-    def _result_at(self, rows: ColumnRows, made: list[Any], index: int) -> Any:
-        return made[index]
-
-    def _turn_off(self, record: Any, got: Any, expected: Any) -> None:
-        self._off = as_written("it gave another result as columns than when it was called")
-        self._told(
-            f"{self._told_as}: for the record {bounded_repr(record)} its function returns "
-            f"{bounded_repr(expected)}, but run on columns {bounded_repr(got)}. The function is "
-            f"called with records from now on. {PLEASE_REPORT}"
-        )
 
 
 class FieldsFunction(RowFunction):
@@ -220,16 +157,13 @@ class FlatFunction(RowFunction):
     def _made_plan(self, schema: pa.Schema, type_info: TypeInformation | None) -> Plan:
         plan = super()._made_plan(schema, type_info)
         try:
-            add_flat(plan, self._told_as)
+            add_flat(plan, self._name)
         except TooLarge:
             plan.run_flat = None
         return plan
 
     def _run(self, rows: ColumnRows) -> list[Any]:
         return rows.plan.items(rows.batch) if self.is_flat(rows) else super()._run(rows)
-
-    def _result_at(self, rows: ColumnRows, made: list[Any], index: int) -> Any:
-        return rows.plan.results(rows.batch.slice(index, index + 1))[0]
 
 
 class FusedRows(RowBatch):
@@ -270,8 +204,8 @@ class FusedFunctions(RowFunction):
 
     kernels: InKernels | None = None
 
-    def __init__(self, stages: Sequence[Stage], told_as: str, told: Callable[[str], None]) -> None:
-        super().__init__(stages[0].call, told_as, told, is_on=True)
+    def __init__(self, stages: Sequence[Stage], name: str) -> None:
+        super().__init__(stages[0].call, name, is_on=True)
         self.stages = stages
 
     def run_in_kernels(self, kernels: InKernels) -> None:
@@ -303,8 +237,13 @@ class FusedFunctions(RowFunction):
 
     def outcome(self, record: Any) -> tuple[bool, Any]:
         """Whether all of them let a record through, and what comes out."""
-        made = self._called(record)
-        return bool(made), made[0] if made else None
+        for stage in self.stages:
+            result = stage.call(record)
+            if not stage.keeps:
+                record = result
+            elif not result:
+                return False, None
+        return True, record
 
     def _made_plan(self, schema: pa.Schema, type_info: TypeInformation | None) -> Plan:
         try:
@@ -313,40 +252,3 @@ class FusedFunctions(RowFunction):
             return as_written(str(refused))
         # Lists that others refer to are for the last operator to look at.
         return as_written("it may give lists that it has not made") if plan.is_shared else plan
-
-    def _called(self, record: Any) -> Any:
-        for stage in self.stages:
-            result = stage.call(record)
-            if not stage.keeps:
-                record = result
-            elif not result:
-                return []
-        return [record]
-
-    def _result_at(self, rows: ColumnRows, made: list[Any], index: int) -> Any:
-        return rows.plan.results(rows.batch.slice(index, index + 1))
-
-
-def are_same(one: Any, other: Any) -> bool:  # ruff: ignore[too-many-return-statements]
-    """Whether two values cannot be told apart: also by class, by the sign of zero, and by being NaN."""
-    kind = type(one)
-    if kind is not type(other):
-        return False
-    if kind is float:
-        if math.isnan(one):
-            return math.isnan(other)
-        return bool(one == other and math.copysign(1, one) == math.copysign(1, other))
-    if kind is Row:
-        has_same_shape = one._fields == other._fields and one.get_row_kind() is other.get_row_kind()
-        return has_same_shape and _are_all_same(list(one), list(other))
-    if kind in {tuple, list}:
-        return _are_all_same(one, other)
-    if kind is dict:
-        return _are_all_same([*one, *one.values()], [*other, *other.values()])
-    if hasattr(one, "as_tuple"):
-        return bool(one.as_tuple() == other.as_tuple())
-    return bool(one == other)
-
-
-def _are_all_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    return len(one) == len(other) and all(map(are_same, one, other))

@@ -92,7 +92,7 @@ class OperatorChain:
         self._has_ended_data = False
         self._fresh_head = fresh_head
         self.user_metrics = UserMetrics(metrics.is_for_functions)
-        self._sharing = RecordSharing(spec, dumps)
+        self._sharing = RecordSharing(spec)
         self.nodes = [node_of(spec, index, clock_ms) for index in range(len(spec.operators))]
 
     @property

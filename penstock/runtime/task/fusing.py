@@ -37,7 +37,7 @@ def fuse(nodes: Sequence[ChainNode]) -> dict[int, ChainNode]:
         head = operators[0]
         assert head is not None, "a run consists of function operators"
         names = ", ".join(stage.name for stage in stages)
-        head.run_fused(FusedFunctions(stages, names, head.complain))
+        head.run_fused(FusedFunctions(stages, names))
         last_of[index] = nodes[places[-1]]
     return last_of
 

@@ -83,7 +83,7 @@ class PartitionWriter:
     def _write_batch(self, batch: RowBatch | ColumnBatch) -> None:
         if self._is_broadcast:
             everyone = self.partition.everyone
-            copies = cast("Iterator[Batch]", shared(batch, len(everyone), self._dumps))
+            copies = cast("Iterator[Batch]", shared(batch, len(everyone)))
             for writer, copy in zip(everyone, copies, strict=True):
                 writer.write(copy)
             return

@@ -12,6 +12,7 @@ from penstock.common import Encoder, Time, Types, WatermarkStrategy
 from penstock.datastream import (
     KeyedProcessFunction,
     ProcessFunction,
+    ReduceFunction,
 )
 from penstock.datastream.columns import col, count
 from penstock.datastream.connectors import DataGeneratorSource
@@ -209,3 +210,44 @@ def test_windows_over_columns_give_each_window_once(is_combining):
     counts = stamped.key_by(col("key")).window(window).aggregate(count().alias("n"))
     found = collected(counts.select(col("key"), col("window_start"), col("n")))
     assert sorted(map(tuple, found)) == [(0, 0, 5), (0, 10, 5), (1, 0, 5), (1, 10, 5)]
+
+
+@pytest.mark.parametrize("kind", [None, Types.TUPLE([Types.STRING(), Types.LONG()])], ids=str)
+@pytest.mark.parametrize("is_combining", ["true", "false"])
+def test_a_reduce_whose_order_of_calls_matters_gets_its_records_one_by_one(is_combining, kind):
+    """The first records of a key look as if it were a sum."""
+    env = batch_environment().set_parallelism(4)
+    env.get_configuration().set_string("penstock.batch.combine", is_combining)
+    payments = env.from_collection([("ann", 1)] * 400, kind).rebalance().map(lambda one: one, kind)
+
+    def without_outliers(total, one):
+        return total[0], total[1] + (one[1] if one[1] < 100 else 0)
+
+    reduced = payments.key_by(lambda one: one[0]).reduce(without_outliers)
+    assert collected(reduced) == [("ann", 400)]
+
+
+def test_a_marked_reduce_combines():
+    """Seen at its calls: with a mark it gets sums of several payments as its second argument."""
+    env = batch_environment().set_parallelism(2)
+    payments = env.from_collection([("ann", 1)] * 40).rebalance().map(lambda one: one)
+
+    def largest_seen(total, one):
+        return total[0], total[1] + one[1], max(total[-1], one[1])
+
+    reduced = payments.key_by(lambda one: one[0]).reduce(largest_seen, combine=True)
+    ((_, total, seen),) = collected(reduced)
+    assert (total, seen > 1) == (40, True)
+
+
+def test_a_mark_and_open_do_not_go_together():
+    class Adds(ReduceFunction):
+        def open(self, runtime_context):
+            pass
+
+        def reduce(self, value1, value2):
+            return value1 + value2
+
+    keyed = batch_environment().from_collection([1]).key_by(lambda one: one)
+    with pytest.raises(GraphError, match=r"combine=True.*open"):
+        keyed.reduce(Adds(), combine=True)

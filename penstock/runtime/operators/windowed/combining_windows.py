@@ -30,15 +30,14 @@ class CombiningWindows(WindowOperator):
         contents = self.contents
         if not self.functions_as_columns:
             return contents.fold()
-        name = str(self.windows.owner)
         # A record that is put aside has to be whole.
         self.may_get_fields = self.poison is None and self.is_given_fields()
         if self.poison is None:
-            self._additions = contents.additions(name, self.complain)
-        combiner = contents.combiner(name, self.complain)
+            self._additions = contents.additions()
+        combiner = contents.combiner()
         if combiner is not None and len(self.selections) == 1:
             self._combining = CombiningByKey(combiner, self.keys)
-        return contents.fold_in_loop(name, self.complain)
+        return contents.fold_in_loop()
 
     def is_given_fields(self) -> bool:
         """Whether it has an aggregate, and nothing that needs whole records, as late ones of a side output."""

@@ -60,22 +60,16 @@ class WindowContents(ABC):
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         """Returns `fold(table, state keys, values)`, which adds values to a table of accumulators."""
 
-    def fold_in_loop(
-        self,
-        _told_as: str,
-        _told: Callable[[str], None],
-    ) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
-        """As `fold`, without a call of the function for each value where its body shows what it does. `told_as`: the operator, for lines
-        that `told` takes.
-        """
+    def fold_in_loop(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
+        """As `fold`, without a call of the function for each value where its body shows what it does."""
         return self.fold()
 
-    def combiner(self, _told_as: str, _told: Callable[[str], None]) -> Combiner | None:
-        """What combines records before they are added; None: nothing does. Arguments: as of `fold_in_loop`."""
+    def combiner(self) -> Combiner | None:
+        """What combines records before they are added; None: nothing does."""
         return None
 
-    def additions(self, _told_as: str, _told: Callable[[str], None]) -> Additions | None:
-        """What adds the records of a key at once; None: nothing does. Arguments: as of `fold_in_loop`."""
+    def additions(self) -> Additions | None:
+        """What adds the records of a key at once; None: nothing does."""
         return None
 
     def result(self) -> Callable[[Any], Any]:
@@ -104,14 +98,12 @@ class ReduceContents(WindowContents):
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         return _fold_reduce(self._call)
 
-    def fold_in_loop(
-        self, told_as: str, told: Callable[[str], None]
-    ) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
-        reducing = Reducing(self.function.call, self.names, told_as, told, is_on=True)
+    def fold_in_loop(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
+        reducing = Reducing(self.function.call, self.names, is_on=True)
         return _fold_with(reducing, self._call)
 
-    def combiner(self, told_as: str, told: Callable[[str], None]) -> Combiner:
-        return Combiner(self.function.call, told_as, told)
+    def combiner(self) -> Combiner:
+        return Combiner(self.function.call)
 
     def result(self) -> Callable[[Any], Any]:
         """A copy, so that later records do not change the result."""
@@ -133,9 +125,9 @@ class AggregateContents(WindowContents):
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         return _fold_aggregate(self.function.owner)
 
-    def additions(self, told_as: str, told: Callable[[str], None]) -> Additions:
+    def additions(self) -> Additions:
         owner = self.function.owner
-        return Additions(owner.create_accumulator, owner.add, told_as, told)
+        return Additions(owner.create_accumulator, owner.add)
 
     def result(self) -> Callable[[Any], Any]:
         found: Callable[[Any], Any] = self.function.owner.get_result

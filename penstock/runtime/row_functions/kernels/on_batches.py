@@ -1,5 +1,5 @@
-"""Kernels of an operator on its batches: rows that a kernel does not know go through the function, samples are compared, and what does
-not pay is turned off. Does not know operators.
+"""Kernels of an operator on its batches: rows that a kernel does not know go through the function, and what does not pay is turned
+off. Does not know operators.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import TypeInformation
 from penstock.runtime.codecs.convert import arrow_schema, to_columns, to_rows
 from penstock.runtime.elements import ColumnBatch, RowBatch
@@ -19,14 +18,12 @@ from penstock.runtime.partial_columns import DecodedColumns
 from penstock.runtime.row_functions.kernels.kernel import Kernel, Made, filter_of, kernel_of
 from penstock.runtime.row_functions.plans import Plan
 from penstock.runtime.row_functions.refusals import Refused
-from penstock.runtime.row_functions.runner import PLEASE_REPORT, ColumnRows, Samples, are_same
+from penstock.runtime.row_functions.runner import ColumnRows
 
 FILTERED_ROWS: Final = 512
 """A filter takes longer in kernels than in one loop on fewer rows."""
 ROWS_PER_STEP: Final = 8
 """So do other functions on fewer rows for each step of the kernel. Their loop makes Python objects, which have to become columns."""
-COMPARED: Final = 1 << 16
-"""One record in so many is compared. To compare one costs as much as some thousand in kernels."""
 _TOLERATED: Final = 4
 """Off, if more than one row in so many is not known."""
 _LEAST_BAD: Final = 1024
@@ -53,7 +50,6 @@ class Kernels:
         self._told_as, self._told = told_as, told
         self._made: dict[int, tuple[Plan, Kernel | None]] = {}
         self._rows = self._bad = 0
-        self._samples = Samples(COMPARED)
         self.why_not = ""
         """Why they are not used any more, or not for the latest plan."""
         self._is_off = False
@@ -79,7 +75,7 @@ class Kernels:
         except Exception as error:
             self._turn_off(f"they raised {type(error).__name__}")
             return None
-        if not self._is_known(made, len(batch)) or not self._is_as_called(rows, made):
+        if not self._is_known(made, len(batch)):
             return None
         whole = self._completed(rows, made)
         return None if whole is None else self._batch(batch, whole)
@@ -144,49 +140,6 @@ class Kernels:
         if made.kept is None or made.kept.all():
             return whole
         return whole.filter(pa.array(made.kept))
-
-    # ------------------------------------------------------------------ samples
-
-    def _is_as_called(self, rows: ColumnRows, made: Made) -> bool:
-        """Compare some results with those of the function. If they differ, kernels are off."""
-        for place in self._samples.of(len(rows)):
-            if made.bad is not None and made.bad[place]:
-                continue
-            record = rows.record_at(place)
-            got = self._outcome(made, place)
-            expected: Any
-            try:
-                is_kept, value = self._call(record)
-                expected = is_kept, self._coded(value) if is_kept else None
-            except Exception as error:
-                expected = error
-            if not are_same(got, expected):
-                self._differs(record, got, expected)
-                return False
-        return True
-
-    def _outcome(self, made: Made, place: int) -> OUTCOME:
-        if made.kept is not None and not made.kept[place]:
-            return False, None
-        if self.kind is None:
-            return True, None
-        columns = [column.slice(place, 1) for column in made.columns]
-        data = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.kind))
-        return True, to_rows(ColumnBatch(data), self.kind).values[0]
-
-    def _coded(self, value: Any) -> Any:
-        """A result as it comes out of a column."""
-        if self.kind is None:
-            return None
-        return to_rows(to_columns(RowBatch([value]), self.kind), self.kind).values[0]
-
-    def _differs(self, record: Any, got: Any, expected: Any) -> None:
-        self._turn_off("they gave another result than the function")
-        self._told(
-            f"{self._told_as}: for the record {bounded_repr(record)} its function gives "
-            f"{bounded_repr(expected)}, but as kernels {bounded_repr(got)}. It does not run as "
-            f"kernels from now on. {PLEASE_REPORT}"
-        )
 
 
 def _filled(old: pa.Array, is_filled: pa.BooleanArray, new: pa.Array) -> pa.Array:

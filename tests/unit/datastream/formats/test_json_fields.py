@@ -16,7 +16,7 @@ from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import ColumnBatch
 from penstock.runtime.partial_columns import DecodedColumns, ParsedColumns
 from penstock.runtime.records.dead_letters import Malformed
-from penstock.runtime.row_functions.runner import are_same
+from tests.tools.runtime.same_values import are_same
 
 NAMES = ["s", "b", "y", "h", "i", "l", "d"]
 KINDS = [

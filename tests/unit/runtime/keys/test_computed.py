@@ -69,7 +69,7 @@ def test_keys_are_those_of_calls(name):
         assert list(map(type, got)) == list(map(type, expected))
 
 
-def test_the_selector_is_called_for_samples_only(monkeypatch):
+def test_the_selector_is_not_called(monkeypatch):
     times = []
 
     def selector(pair):
@@ -87,9 +87,7 @@ def test_the_selector_is_called_for_samples_only(monkeypatch):
     monkeypatch.setattr(computed, "inlined", lambda _call: plan)
     many = PAIRS * 1000
     assert keys.keys_of_rows(many) == list(map(selector, many))
-    assert len(times) == 16
-    keys.keys_of_rows(many)
-    assert len(times) == 17
+    assert times == []
 
 
 def test_of_columns_no_records_are_made(monkeypatch):
@@ -126,7 +124,8 @@ def test_a_declared_key_type_converts_and_checks_computed_keys():
 def test_an_error_is_that_of_the_selector_at_the_first_record_that_has_one(is_on, in_columns):
     rows = [Row(n=1, s="a"), Row(n=0, s="b"), Row(n=0, s="c")]
     keys = KeySelection(failing, None, KIND, "job.py:7")
-    keys.computed.open(print, may_compute=is_on)
+    if not is_on:
+        keys.computed.turn_off()
     batch = convert.to_columns(RowBatch(rows), KIND)
     with pytest.raises(ZeroDivisionError) as raised:
         keys.keys_of(batch if in_columns else RowBatch(rows))
@@ -184,22 +183,6 @@ def stored(pair):
 def test_what_changes_an_object_is_called():
     assert inlined(in_place).why_not == "it may change an object in place"
     assert inlined(stored).why_not == "it changes an object"
-
-
-def test_a_difference_is_told_and_the_selector_called_from_then_on(monkeypatch):
-    wrong = inlined(lambda pair: pair[1] + 0.0)
-    monkeypatch.setattr(computed, "inlined", lambda _call: wrong)
-    keys = KeySelection(lambda pair: pair[1])
-    lines = []
-    keys.computed.open(lines.append)
-    for _ in range(2):
-        got = keys.keys_of_rows(PAIRS)
-        assert set(map(type, got)) == {int}
-    (line,) = lines
-    assert line.startswith(
-        "key_by: for the record ('word0', 0) the key selector returns 0, but computed without a "
-        "call the key is 0.0."
-    )
 
 
 def test_a_debugger_sees_each_call():

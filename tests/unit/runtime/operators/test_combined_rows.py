@@ -47,7 +47,8 @@ def batches(seed, users, numbers=range(100)):
 def operators(function, as_columns):
     """The operator before the exchange, and the one behind it."""
     keys = KeySelection(by_user, None, KIND)
-    combining = ReduceOperator(UserFunction(function), keys).in_batch().before_exchange()
+    combining = ReduceOperator(UserFunction(function), keys, combines=True)
+    combining = combining.in_batch().before_exchange()
     for one in (combining.partial, combining.final):
         one.functions_as_columns = as_columns
     return combining.partial, combining.final
@@ -85,25 +86,22 @@ def test_results_are_those_of_single_records(function, users, numbers):
 
 
 def combining(function=add, key=by_user):
-    lines = []
-    made = CombiningByKey(Combiner(function, "f", lines.append), KeySelection(key, None, KIND))
-    return made, lines
+    return CombiningByKey(Combiner(function), KeySelection(key, None, KIND))
 
 
 def test_there_is_one_record_for_each_key_in_the_order_in_which_keys_come():
     (batch, *_) = batches(3, 7)
-    made, lines = combining()
+    made = combining()
     found = made.rows(batch, KIND)
     users = batch.data.column(0).to_pylist()
     assert found.keys == list(dict.fromkeys(users)) == [row.user for row in found.rows.values]
     assert sum(row.n for row in found.rows.values) == sum(batch.data.column(1).to_pylist())
-    assert lines == []
 
 
 def test_a_record_has_the_timestamp_of_the_first_one_of_its_key_and_pane():
     (batch, *_) = batches(3, 2)
     batch.timestamps = np.arange(ROWS)
-    made, _ = combining()
+    made = combining()
     found = made.rows(batch, KIND, batch.timestamps // 100)
     assert len(found.rows) == 4
     assert all(stamp < 20 or 100 <= stamp < 120 for stamp in found.rows.timestamps.tolist())
@@ -134,7 +132,7 @@ def with_null(batch):
 )
 def test_what_cannot_be_grouped_exactly_is_not_combined(key, change):
     (batch, *_) = batches(3, 7)
-    made, _ = combining(key=key)
+    made = combining(key=key)
     assert made.rows(change(batch), KIND) is None
 
 
@@ -144,7 +142,7 @@ def test_streams_of_too_many_keys_are_tried_seldom(monkeypatch):
     monkeypatch.setattr(
         KeySelection, "distinct_keys_of", lambda *given: tried.append(1) or real(*given)
     )
-    made, _ = combining()
+    made = combining()
     for seed in range(40):
         for batch in batches(seed, 10_000):
             assert made.rows(batch, KIND) is None

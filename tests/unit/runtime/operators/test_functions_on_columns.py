@@ -12,7 +12,6 @@ from penstock.model.row import Row
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.operators import FilterOperator, FlatMapOperator, MapOperator
-from penstock.runtime.row_functions import runner
 from penstock.runtime.row_functions.plans import Way
 from tests.tools.runtime.operator_harness import OperatorHarness
 
@@ -258,26 +257,6 @@ def test_the_option_turns_all_of_it_off():
     harness, _ = fed(MapOperator, lambda row: type(row).__name__, on=False)
     assert [value for value, _ in as_rows(harness)] == ["Row"] * 4
     harness, _ = fed(MapOperator, MAPS[0], on=False)
-    assert harness.operator.row_function.latest.way is Way.RECORDS
-
-
-def test_a_difference_turns_it_off_is_told_and_is_not_emitted(monkeypatch):
-    real = runner.plan_of
-
-    def wrong(call, schema, kind):
-        plan = real(call, schema, kind)
-        run = plan.run
-        plan.run = lambda *columns: [0.0 if one == 0 else one for one in run(*columns)]
-        return plan
-
-    monkeypatch.setattr(runner.RowFunction, "plan_of", staticmethod(wrong))
-    harness, told = fed(MapOperator, lambda row: row.price)
-    assert [str(value) for value, _ in as_rows(harness)] == ["1.5", "-0.0", "None", "2.0"]
-    (line,) = told
-    assert "Op of Task: for the record Row(id=0, price=-0.0, name='')" in line
-    assert "returns -0.0, but run on columns 0.0" in line
-    feed(harness)
-    assert len(told) == 1
     assert harness.operator.row_function.latest.way is Way.RECORDS
 
 

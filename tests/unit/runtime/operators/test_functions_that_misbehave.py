@@ -18,7 +18,6 @@ from penstock.runtime.operators import (
     KeyedMapOperator,
     MapOperator,
 )
-from penstock.runtime.records.emissions import Emissions
 from tests.tools.runtime.operator_harness import OperatorHarness
 from tests.tools.runtime.task_parts import Logging, opened
 
@@ -71,7 +70,7 @@ def test_a_stop_iteration_in_a_generator_function_is_an_error_with_its_index():
     ]:
         source = DataGeneratorSource(generator, 100, timestamp=timestamp)
         with pytest.raises(RuntimeError, match=f"{what} raised StopIteration at index 12"):
-            source._generate(range(10, 20, 2), Emissions())
+            source._generate(range(10, 20, 2))
 
 
 # ---------------------------------------------------------------------- truth of a filter's answer

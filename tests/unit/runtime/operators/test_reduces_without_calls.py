@@ -2,7 +2,6 @@
 
 import sys
 import traceback
-from itertools import pairwise
 
 import pytest
 
@@ -15,10 +14,9 @@ from penstock.runtime.operators.reduce import (
     KeyedAggregateOperator,
     ReduceOperator,
 )
-from penstock.runtime.row_functions import reducing
 from penstock.runtime.row_functions.inlining import inlined
-from penstock.runtime.row_functions.runner import are_same
 from tests.tools.runtime.operator_harness import OperatorHarness
+from tests.tools.runtime.same_values import are_same
 
 KIND = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.LONG()])
 PAIRS = [(f"word{number % 7}", number % 5) for number in range(300)]
@@ -76,11 +74,9 @@ class Letters:
         self.records.append((type(error), str(error), record, stamp))
 
 
-def harness_of(function, is_on, make=ReduceOperator, poison=None, told=None, **context):
+def harness_of(function, is_on, make=ReduceOperator, poison=None, **context):
     operator = make(UserFunction(function), KeySelection(first))
     operator.functions_as_columns = is_on
-    if told is not None:
-        context["complain"] = told.append
     return OperatorHarness(operator, poison=poison, **context)
 
 
@@ -118,31 +114,29 @@ def test_updates_and_state_are_those_of_calls(name):
     assert are_same(state_of(on), state_of(off))
 
 
-def test_the_function_is_called_for_samples_only():
-    code, count = add.__code__, []
+class Tally:
+    """An object whose operators see that they run."""
 
-    class Counting:
-        def __call__(self, one, other):
-            count.append(one)
-            return add(one, other)
+    def __init__(self):
+        self.added = 0
 
-    assert inlined(Counting(), 2).why_not == "Counting is no function of Python"
-    counting = reducing.Reducing(Counting(), None, "Reduce", calls.append, is_on=True)
-    counting._plan = inlined(add, 2)
-    counting._one = counting._made(counting._plan, reducing._ONE, {})
-    table, results = {}, []
-    for _ in range(2):
-        skeys = ["a"] * 5000
-        values = [("a", 1)] * 5000
-        records = zip(skeys, values, strict=True)
-        counting.run(
-            reducing.Fed(len(values), records, table, results, None, Counting(), calls.append)
-        )
-    # The first record of a key has no call.
-    assert 15 <= len(count) <= 17 + 2
-    assert table == {"a": ("a", 10_000)}
-    assert [one for _, one in results] == list(range(1, 10_001))
-    assert add.__code__ is code
+    def __add__(self, other):
+        self.added += 1
+        return self
+
+
+def tallied(one, other):
+    return one[0], one[1] + other[1], 1 // other[2]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_operators_of_own_classes_run_once_also_where_the_function_raises(is_on):
+    letters = Letters()
+    harness = harness_of(tallied, is_on, poison=letters)
+    harness.feed([("a", Tally(), 1), ("a", Tally(), 0), ("a", Tally(), 1)])
+    ((_, (_, tally, _)),) = state_of(harness)
+    assert tally.added == 2
+    assert [error for error, *_ in letters.records] == [ZeroDivisionError]
 
 
 @pytest.mark.parametrize("is_on", [True, False])
@@ -222,21 +216,6 @@ def test_what_changes_an_object_or_calls_unknown_code_is_called():
     assert harness.values == PAIRS
     made = fed(harness_of(changing, True), [["a", 1], ["a", 2], ["a", 3]])
     assert made.values == [["a", 1], ["a", 3], ["a", 6]]
-
-
-def test_a_difference_is_told_and_the_function_called_from_then_on(monkeypatch):
-    wrong = inlined(lambda one, other: (one[0], one[1] - other[1]), 2)
-    monkeypatch.setattr(reducing, "inlined", lambda *_args, **_named: wrong)
-    lines = []
-    harness = fed(harness_of(add, True, told=lines), [("a", 1)] * 40, 40)
-    (line,) = lines
-    assert line.startswith("Op of Task: for ('a', ")
-    assert "its function gives ('a', " in line
-    assert "please report this" in line
-    counts = [count for _, count in harness.values]
-    # The second record is before the first sample that has a former value.
-    assert counts[:2] == [1, 0]
-    assert all(after == before + 1 for before, after in pairwise(counts[1:]))
 
 
 def test_built_in_aggregates_are_not_read():

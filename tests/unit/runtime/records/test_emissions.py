@@ -1,12 +1,17 @@
 """Functions that go on with what they have emitted. Expectations are PyFlink's, which encodes each result as it comes."""
 
 import copy
-import sys
+import datetime as dt
 import threading
 from collections import Counter, defaultdict, deque
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
 from itertools import starmap
 from typing import NamedTuple
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from penstock.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
@@ -14,6 +19,7 @@ from penstock.datastream import (
     AsyncDataStream,
     AsyncFunction,
     CoMapFunction,
+    FilterFunction,
     FlatMapFunction,
     KeyedProcessFunction,
     MapFunction,
@@ -23,42 +29,35 @@ from penstock.datastream import (
 )
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.minicluster import MiniCluster
-from penstock.runtime.records import emissions
-from penstock.runtime.records.emissions import (
-    COPY_ALWAYS,
-    COUNTED_ON,
-    LOOKED_AT,
-    SAMPLED,
-    Emissions,
-    as_they_are,
-    may_count,
-    tells_owners,
-)
+from penstock.runtime.records.emissions import own_copies, own_copy, take
 from tests.tools.programs.environments import collected, minicluster_environment
 from tests.tools.programs.user_functions import ValueIsTime
 
 SIDE = OutputTag("side")
 
 
-pytestmark = pytest.mark.usefixtures("way")
-
-
-@pytest.fixture(params=["counting", "copying"])
-def way(request, monkeypatch):
-    """Both ways to decide, on this interpreter too."""
-    if request.param == "copying":
-        monkeypatch.setattr(emissions, "_ALONE", COPY_ALWAYS)
-        monkeypatch.setattr(emissions, "_LIST_ALONE", COPY_ALWAYS)
-    elif sys.version_info[:2] in COUNTED_ON:
-        assert emissions._ALONE > 0, (
-            "this interpreter's reference counts are not what they should be"
-        )
-    return request.param
-
-
 class Pair(NamedTuple):
     first: list
     second: int
+
+
+@dataclass
+class Box:
+    held: object
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+    parts: object = ()
+
+
+class Color(Enum):
+    RED = 1
+
+
+class Numbers(list):
+    pass
 
 
 @pytest.fixture
@@ -165,64 +164,89 @@ def test_a_generator_may_emit_one_list_as_it_grows(env):
     assert collected(env.from_collection([0]).flat_map(growing)) == [[1], [1, 2], [1, 2, 3]]
 
 
-ITEM, SAME, LOCK = [1], ("a", 1), threading.Lock()
+ITEM = [1]
+
+
+def taken(results):
+    found = []
+    take(found, results)
+    return found
+
+
+CHANGEABLE = [
+    *([1, "a"], {"a": 1}, {1, 2}, bytearray(b"x"), Row(1, "x"), Row(a=[1]), ("a", {"b": [2]})),
+    *(Counter("aab"), deque([1]), defaultdict(list, {"a": [1]}), Pair([1], 2), [[[[[[[1]]]]]]]),
+    *(Box(1), Box([2]), (1, Box(3)), Point(1, [2]), Numbers([1]), frozenset({Point(1, None)})),
+    *({(1, Point(1)): [2]}, deque([[1]], maxlen=3), [Box(1)], Row(Row([1]), 2)),
+]
+
+
+@pytest.mark.parametrize("value", CHANGEABLE, ids=repr)
+def test_what_can_be_changed_is_copied_with_what_is_in_it(value):
+    (made,) = taken([value])
+    assert made == value and type(made) is type(value)
+    assert repr(made) == repr(value)
+    assert own_copies([value]) == [value]
+    if not isinstance(value, frozenset):
+        assert made is not value and own_copies([value])[0] is not value
+    for nested in ([ITEM], (ITEM,), {"k": ITEM}, Row(k=ITEM), deque([ITEM]), Box(ITEM)):
+        (copied,) = taken([nested])
+        before = repr(nested)
+        ITEM.append(2)
+        assert repr(copied) == before
+        ITEM.pop()
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.object_])
+def test_arrays_are_copied(kind):
+    array = np.array([[1, 2], [3, 4]], kind, order="F")
+    (made,) = taken([(1, array)])
+    array[0, 0] = 9
+    assert made[1].tolist() == [[1, 2], [3, 4]]
+    record = np.zeros(1, [("a", np.int64)])[0]
+    (made,) = taken([record])
+    record["a"] = 5
+    assert made["a"] == 0
+
+
+NAMED = Pair(1, 2)
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        [1, "a"],
-        {"a": 1},
-        {1, 2},
-        bytearray(b"x"),
-        Row(1, "x"),
-        Row(a=[1]),
-        ("a", {"b": [2]}),
-        Counter("aab"),
-        deque([1]),
-        defaultdict(list, {"a": [1]}),
-        Pair([1], 2),
-        [[[[[[[1]]]]]]],
+        *(5, None, "a", 1.5, b"x", True, ("a", 1), (1, (2, ("x",))), Decimal(1)),
+        *(
+            dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+            Color.RED,
+            np.float64(1.5),
+            Point(1),
+            Point(1, (2, "x")),
+            NAMED,
+        ),
+        *(frozenset({1, (2, 3)}), (Color.RED, Point(2)), len, Point, pa.array([1]), range(3), SIDE),
     ],
 )
-def test_what_can_be_changed_is_copied_with_what_is_in_it(value):
-    held = [value]
-    (copy,) = as_they_are(held)
-    assert copy == value and type(copy) is type(value) and copy is not value
-    nested = [list(as_they_are([kind])) for kind in ([ITEM], (ITEM,), {"k": ITEM}, Row(k=ITEM))]
-    parts = [nested[0][0][0], nested[1][0][0], nested[2][0]["k"], nested[3][0].k]
-    assert parts == [ITEM] * 4 and not any(part is ITEM for part in parts)
+def test_what_cannot_be_changed_is_handed_on(value):
+    (made,) = taken([value])
+    assert made is value is own_copy(value)
 
 
-def test_what_cannot_be_changed_is_handed_on():
-    assert list(as_they_are(iter([]))) == []
-    given = [SAME, 5, None, "a", LOCK]
-    assert all(one is other for one, other in zip(as_they_are([*given]), given, strict=True))
+def test_an_object_that_holds_itself_is_copied():
+    value = [1]
+    value.append(value)
+    (made,) = taken([value])
+    assert made is not value and made[0] == 1 and made[1] is not value
 
 
-KINDS = {
-    "list": lambda: [1, "a"],
-    "dict": lambda: {"a": 1},
-    "row": lambda: Row(a=1, b="x"),
-    "set": lambda: {1},
-    "nested": lambda: {"a": [1, {"b": [2]}], "c": (3, [4])},
-    "tuple of lists": lambda: ([1], [[2]]),
-}
+def test_an_iterator_is_passed_on_itself():
+    words = iter("ab")
+    assert taken([words])[0] is words
 
 
-@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
-def test_what_nobody_else_has_is_handed_on_as_it_is(make):
-    seen = []
-
-    def fresh(_):
-        value = make()
-        seen.append(id(value))
-        return value
-
-    results = list(as_they_are(map(fresh, range(3))))
-    assert results == [make()] * 3
-    if emissions._ALONE != COPY_ALWAYS:
-        assert list(map(id, results)) == seen
+def test_what_cannot_be_copied_is_an_error_that_says_what_to_do():
+    with pytest.raises(TypeError, match=r"lock.*cannot be copied.*enable_object_reuse"):
+        taken([Box(threading.Lock())])
 
 
 INNER = [1]
@@ -244,7 +268,7 @@ PAIR = ("a", [1])
     ],
 )
 def test_what_somebody_else_has_a_part_of_is_copied(make, inner_of):
-    results = list(as_they_are(starmap(make, [()] * 3)))
+    results = taken(starmap(make, [()] * 3))
     assert results == [make()] * 3
     for one in results:
         inner_of(one).append(7)
@@ -253,26 +277,9 @@ def test_what_somebody_else_has_a_part_of_is_copied(make, inner_of):
 
 def test_rows_that_share_their_values_are_each_ones_own():
     own = Row([1])
-    results = list(as_they_are(map(copy.copy, [own, own])))
+    results = taken(map(copy.copy, [own, own]))
     results[0][0].append(7)
     assert results[1] == own == Row([1])
-
-
-def test_items_of_a_list_that_is_given_away_are_handed_on_and_of_a_kept_one_copied():
-    made = []
-
-    def given_away(count):
-        made.extend(Row(number) for number in range(count))
-        return [Row(number) for number in range(count)]
-
-    def emitted(results):
-        for result in results:
-            yield from as_they_are(result)
-
-    assert [row[0] for row in emitted(map(given_away, [3]))] == [0, 1, 2]
-    kept = [Row(1)]
-    (copied,) = emitted(iter([kept]))
-    assert copied == kept[0] and copied is not kept[0] and len(kept) == 1
 
 
 class Mixed(ProcessFunction):
@@ -340,51 +347,78 @@ def test_what_a_reduce_changes_inside_does_not_reach_what_it_has_emitted(
     assert [list(one[1]) for one in collected(reduced)] == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
 
 
-def test_results_that_cannot_be_changed_are_trusted_until_a_sample_shows_others():
-    emissions = Emissions()
-    emissions.note([1] * (LOOKED_AT - 1))
-    assert not emissions.are_trusted
-    emissions.note([("a", None)])
-    assert emissions.are_trusted
-    results = [[1]]
-    assert emissions.taken()(results) is results
-    emissions.note([[1], *[2] * SAMPLED])
-    assert not emissions.are_trusted
-    emissions.note([1] * (2 * LOOKED_AT))
-    assert not emissions.are_trusted, "it has shown what it can do"
+class Keeps(MapFunction, FilterFunction):
+    """Emits what it keeps, or lets it pass, and changes it afterwards."""
+
+    def open(self, runtime_context):
+        self.kept = []
+
+    def map(self, value):
+        for one in self.kept:
+            one.held = "changed"
+        self.kept.append(Box(value))
+        return self.kept[-1]
+
+    def filter(self, box):
+        for one in self.kept:
+            one.held = "changed"
+        self.kept.append(box)
+        return True
 
 
-def test_an_operator_that_emits_something_that_can_be_changed_is_never_trusted():
-    emissions = Emissions()
-    emissions.note([*range(LOOKED_AT), [1]])
-    assert not emissions.are_trusted
+def held(box):
+    return box.held
 
 
+@pytest.mark.parametrize("has_time", [False, True])
 @pytest.mark.parametrize(
-    ("version", "implementation", "is_usual", "expected"),
+    "apply",
     [
-        ((3, 11), "cpython", True, True),
-        ((3, 12), "cpython", True, True),
-        ((3, 13), "cpython", True, True),
-        ((3, 13), "cpython", False, False),
-        ((3, 14), "cpython", True, True),
-        ((3, 14), "cpython", False, False),
-        ((3, 15), "cpython", True, False),
-        ((3, 11), "pypy", True, False),
+        lambda ds: ds.map(Keeps()),
+        lambda ds: ds.map(Box).filter(Keeps()),
+        lambda ds: ds.map(Box).key_by(lambda _: 0).filter(Keeps()),
     ],
+    ids=["map", "filter", "keyed filter"],
 )
-def test_references_are_counted_only_where_that_was_tried(
-    version, implementation, is_usual, expected
-):
-    assert may_count(version, implementation, is_usual) is expected
+def test_objects_of_own_classes_stay_as_they_were(env, apply, has_time):
+    numbers = env.from_collection([1, 2, 3])
+    if has_time:
+        numbers = numbers.assign_timestamps_and_watermarks(IN_ORDER)
+    assert collected(apply(numbers).map(held)) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("count", [1, 100])
-def test_an_interpreter_that_counts_otherwise_is_found_out(monkeypatch, count):
-    monkeypatch.setattr(emissions, "getrefcount", lambda _value: count)
-    assert not tells_owners()
+def test_what_a_later_function_changes_does_not_reach_what_an_earlier_one_keeps(env):
+    def appends(value):
+        value.append("later")
+        return len(value)
+
+    assert collected(env.from_collection([1, 2, 3]).map(Grows()).map(appends)) == [2, 3, 4]
 
 
-def test_this_interpreter_tells_owners_where_it_is_trusted(way):
-    trusted = way == "counting" and sys.version_info[:2] in COUNTED_ON
-    assert tells_owners() is trusted
+def test_one_object_that_is_twice_in_a_collection_is_two_records(env):
+    def appends(value):
+        value.append("later")
+        return value
+
+    same = []
+    assert collected(env.from_collection([same, same]).map(appends)) == [["later"]] * 2
+
+
+def test_a_change_after_very_many_immutable_results_does_not_show(env):
+    """As after few: nothing is concluded from the results that came before."""
+
+    def alarms(number):
+        if number > 5000 and number % 128 == 5:
+            seen.append(number)
+            return seen
+        return number
+
+    seen = []
+    found = collected(env.from_collection(list(range(9000))).map(alarms))
+    lengths = [len(one) for one in found if type(one) is list]
+    assert lengths == list(range(1, len(lengths) + 1)) and len(lengths) > 20
+
+
+def test_with_object_reuse_nothing_is_copied(env):
+    env.get_config().enable_object_reuse()
+    assert collected(env.from_collection([1, 2, 3]).map(Grows())) == [[1, 2, 3]] * 3

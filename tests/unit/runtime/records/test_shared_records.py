@@ -2,15 +2,17 @@
 
 import pickle
 import threading
+from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from penstock.common import Row, RowKind, Types
 from penstock.datastream import OutputTag, ProcessFunction
 from penstock.hosting.minicluster import MiniCluster
 from penstock.runtime.elements import RowBatch, Watermark
-from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.partial_columns import DecodedColumns
 from penstock.runtime.records.shared_records import shared
 from tests.tools.programs.environments import minicluster_environment
 
@@ -23,6 +25,12 @@ class Box:
         return self.held == other.held
 
     __hash__ = None
+
+
+@dataclass
+class Tagged:
+    n: int
+    tags: list
 
 
 def change(value):
@@ -59,7 +67,7 @@ RECORDS = [
 def test_a_copy_shares_nothing_that_can_be_changed(values):
     before = pickle.dumps(values)
     stamps = np.arange(len(values))
-    copy, again, last = shared(RowBatch(values, stamps), 3, plain_dumps)
+    copy, again, last = shared(RowBatch(values, stamps), 3)
     assert last.values is values and again.values == values
     assert copy.values == values and copy.timestamps is stamps
     for value in copy.values:
@@ -68,17 +76,32 @@ def test_a_copy_shares_nothing_that_can_be_changed(values):
     assert pickle.dumps(values) == before
 
 
-@pytest.mark.parametrize("values", [[1, "a", None], [(1, ("b", 2.5))], [threading.Lock()]])
-def test_what_cannot_change_or_be_pickled_is_not_copied(values):
+@pytest.mark.parametrize("values", [[1, "a", None], [(1, ("b", 2.5))]])
+def test_what_cannot_change_is_not_copied(values):
     batch = RowBatch(values)
-    assert list(shared(batch, 2, plain_dumps)) == [batch, batch]
+    assert list(shared(batch, 2)) == [batch, batch]
+
+
+@pytest.mark.parametrize("value", [threading.Lock(), iter("ab")])
+def test_what_can_go_to_one_consumer_only_is_an_error(value):
+    with pytest.raises(TypeError, match=r"cannot be copied|several consumers"):
+        list(shared(RowBatch([value]), 2))
+
+
+def test_decoded_records_with_lists_are_copied():
+    """Records of JSON that msgspec has decoded: each consumer makes what it needs of the same objects."""
+    schema = pa.schema([("n", pa.int64()), ("tags", pa.list_(pa.string()))])
+    batch = DecodedColumns(None, [0], schema, [Tagged(1, ["a"])], {0: "n", 1: "tags"})
+    one, other = shared(batch, 2)
+    one.values_of(1)[0].append("b")
+    assert (other.values_of(1), one.values_of(0)) == ([["a"]], [1])
 
 
 def test_the_last_consumer_gets_the_element_itself():
     batch, watermark = RowBatch([[1]]), Watermark(5)
-    first, last = shared(batch, 2, plain_dumps)
+    first, last = shared(batch, 2)
     assert first == batch and first.values[0] is not batch.values[0] and last is batch
-    assert list(shared(watermark, 2, plain_dumps)) == [watermark, watermark]
+    assert list(shared(watermark, 2)) == [watermark, watermark]
 
 
 # ---------------------------------------------------------------------- in jobs

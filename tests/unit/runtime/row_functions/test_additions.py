@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.model.row import Row
 from penstock.runtime.row_functions import additions as additions_module
 from penstock.runtime.row_functions.additions import Additions, why_not_added
-from penstock.runtime.row_functions.runner import are_same
+from tests.tools.runtime.same_values import are_same
 
 ONE = 1
 TWO_HALVES = 1.0
@@ -81,12 +81,8 @@ def one_by_one(made, table, skeys, values):
     return table
 
 
-def additions_of(made, told=None):
-    def tells(line):
-        assert told is not None, line
-        told.append(line)
-
-    return Additions(made.create_accumulator, made.add, "Window", tells)
+def additions_of(made):
+    return Additions(made.create_accumulator, made.add)
 
 
 def drawn(kind, numbers, seed=1, count=200):
@@ -177,7 +173,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_functions_are_left_alone(name):
     skeys, values = drawn(Sum, NUMBERS)
-    additions = Additions(*OTHERS[name], "Window", pytest.fail)
+    additions = Additions(*OTHERS[name])
     assert additions.sums(skeys, values, SLIDING) is None
     assert why_not_added(*OTHERS[name], has_overlaps=True)
 
@@ -239,45 +235,6 @@ def test_few_records_and_keys_that_do_not_come_again_are_not_summed():
         assert additions.sums(many, many, SLIDING) is None
     assert additions.sums(many, many, SLIDING) is not None
     assert additions_of(Sum()).sums(many, many, 1) is None
-
-
-def test_a_difference_is_told_and_ends_it():
-    told = []
-    additions = additions_of(Count(), told)
-    skeys, values = ["a"] * 150, [1] * 150
-    sums = additions.sums(skeys, values, SLIDING)
-    sums.parts[0][0] += 1
-    table = {"a": 7}
-    assert not sums.are_added_to(table)
-    assert table == {"a": 7}
-    assert additions.sums(skeys, values, SLIDING) is None
-    (line,) = told
-    assert "Window: its aggregate function gives 157" in line
-    assert "they are 158" in line
-
-
-def test_the_function_is_called_for_samples_only():
-    calls = []
-
-    class Noting(Count):
-        pass
-
-    made = Noting()
-    additions = additions_of(made)
-
-    def noted(value, accumulator):
-        calls.append(value)
-        return accumulator + 1
-
-    additions._add = noted
-    skeys = [number % 100 for number in range(10_000)]
-    assert additions.sums(skeys, skeys, SLIDING) is None, "a function that notes is not read"
-    additions = additions_of(made)
-    sums = additions.sums(skeys, skeys, SLIDING)
-    additions._add = noted
-    for _ in range(SLIDING):
-        assert sums.are_added_to({})
-    assert 100 <= len(calls) <= 20 * 100
 
 
 @given(

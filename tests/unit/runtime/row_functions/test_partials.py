@@ -11,9 +11,8 @@ from penstock.common.typeinfo import Types
 from penstock.model.row import Row, make_row
 from penstock.runtime.codecs.convert import to_columns, to_rows
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.row_functions import partials
 from penstock.runtime.row_functions.partials import Combiner, combining_of
-from penstock.runtime.row_functions.runner import are_same
+from tests.tools.runtime.same_values import are_same
 
 NAMES = ("k", "a", "b", "n", "x", "s")
 TYPES = [Types.STRING(), Types.LONG(), Types.LONG(), Types.INT(), Types.DOUBLE(), Types.STRING()]
@@ -67,18 +66,16 @@ def test_combined_records_are_what_the_function_makes_of_them(name):
     function, kind = CASES[name]
     for seed in range(300):
         draw = random.Random(seed)
-        lines = []
         numbers = (0, 1, -1, 5, 2**40, -(2**40)) if seed % 2 else range(-99, 99)
         rows = list(records(draw, 40, kind, numbers))
         groups = np.array([draw.randrange(0, 900, 90) for _ in rows], np.int64)
         batch = to_columns(RowBatch(rows), kind)
-        made = Combiner(function, "f", lines.append).combined(batch, kind, groups)
+        made = Combiner(function).combined(batch, kind, groups)
         expected = one_by_one(function, to_rows(batch, kind).values, groups.tolist())
         assert are_same(made.values, expected)
         assert [groups.tolist().index(one) for one in dict.fromkeys(groups.tolist())] == list(
             made.first
         )
-        assert lines == []
 
 
 @pytest.mark.parametrize("value", [None, 2**62])
@@ -86,13 +83,13 @@ def test_records_whose_sum_may_leave_64_bits_or_with_None_are_not_combined(value
     rows = [make_row(NAMES, ("k", value if at == 3 else 1, 1, 1, 1.0, "s")) for at in range(8)]
     batch = to_columns(RowBatch(rows), ROW)
     groups = np.zeros(8, np.int64)
-    assert Combiner(of_rows, "f", print).combined(batch, ROW, groups) is None
+    assert Combiner(of_rows).combined(batch, ROW, groups) is None
 
 
 def test_keys_with_few_records_are_not_combined():
     rows = [make_row(NAMES, ("k", 1, 1, 1, 1.0, "s")) for _ in range(8)]
     batch = to_columns(RowBatch(rows), ROW)
-    combiner = Combiner(of_rows, "f", print)
+    combiner = Combiner(of_rows)
     assert combiner.combined(batch, ROW, np.arange(8)) is None
     assert combiner.combined(batch, ROW, np.arange(8) // 2) is not None
 
@@ -101,7 +98,7 @@ def test_columns_of_other_types_are_not_combined():
     rows = [make_row(NAMES, ("k", 1, 1, 1, 1.0, "s")) for _ in range(8)]
     batch = to_columns(RowBatch(rows), ROW)
     batch.data = batch.data.set_column(1, "a", batch.data.column(1).cast(pa.int32()))
-    assert Combiner(of_rows, "f", print).combined(batch, ROW, np.zeros(8, np.int64)) is None
+    assert Combiner(of_rows).combined(batch, ROW, np.zeros(8, np.int64)) is None
 
 
 @pytest.mark.parametrize(
@@ -149,28 +146,16 @@ def test_a_field_of_another_kind_does_not_combine(function, why):
     assert combining_of(function, PAIR).why_not == why
 
 
-def test_a_difference_turns_it_off_and_is_told(monkeypatch):
-    monkeypatch.setitem(partials._REDUCE, partials.How.SUM, np.maximum)
-    lines = []
-    combiner = Combiner(of_rows, "Reduce of Task", lines.append)
-    rows = [make_row(NAMES, ("k", 1, 1, 1, 1.0, "s")) for _ in range(8)]
-    batch = to_columns(RowBatch(rows), ROW)
-    assert combiner.combined(batch, ROW, np.zeros(8, np.int64)) is None
-    (line,) = lines
-    assert line.startswith("Reduce of Task: its reduce function gives Row(k='k', a=8")
-    assert combiner.combining(ROW) is None
-
-
 def test_a_changed_variable_outside_is_seen(monkeypatch):
     monkeypatch.setitem(globals(), "min", min)
-    combiner = Combiner(of_rows, "f", print)
+    combiner = Combiner(of_rows)
     assert combiner.combining(ROW) is not None
     monkeypatch.setitem(globals(), "min", max)
     assert combiner.combining(ROW) is None
 
 
 def test_nothing_is_combined_while_a_tracer_sees_calls():
-    combiner = Combiner(of_rows, "f", print)
+    combiner = Combiner(of_rows)
     former = sys.gettrace()
     sys.settrace(lambda *_: None)
     try:

@@ -14,10 +14,10 @@ from penstock.runtime.partial_columns import DecodedColumns
 from penstock.runtime.row_functions.plans import Stage, Way, add_flat, fused_plan, plan_of
 from penstock.runtime.row_functions.refusals import Refused
 from penstock.runtime.row_functions.rendering import TooLarge
-from penstock.runtime.row_functions.runner import are_same
 from tests.tools import random_containers
 from tests.tools.random_containers import ContainerGrammar
 from tests.tools.random_functions import SCOPE, TYPE, Grammar, columns, made
+from tests.tools.runtime.same_values import are_same
 
 MANY = int(os.environ.get("PENSTOCK_FUNCTIONS", "100000"))
 pytestmark = pytest.mark.usefixtures("little_memory")

@@ -1,18 +1,17 @@
-"""Random functions give on Python objects, without calls, what they give when they are called: value, class, order of operations, errors."""
+"""Random functions give on scalars and tuples of them, without calls, what they give when they are called: value, class, errors."""
 
 import os
 
 import pytest
 
-from penstock.model.row import make_row
 from penstock.runtime.row_functions.inlining import inlined
+from penstock.runtime.row_functions.known_code import are_of_scalars
 from penstock.runtime.row_functions.objects import ObjectFunction
-from penstock.runtime.row_functions.runner import are_same
-from tests.tools.random_functions import FIELDS, Grammar, made
+from tests.tools.random_functions import Grammar, made
+from tests.tools.runtime.same_values import are_same
 
 MANY = int(os.environ.get("PENSTOCK_FUNCTIONS", "100000"))
 PARTS = 40
-STYLES = ("attribute", "item", "position")
 pytestmark = [
     pytest.mark.usefixtures("little_memory"),
     # Such as `1 is None`, which the grammar writes on purpose.
@@ -33,26 +32,29 @@ def check(text, records, is_filter):
     function = made(text)
     if inlined(function).expression is None:
         return False
-    lines = []
-    mapped = ObjectFunction(function, "f", lines.append, is_filter=is_filter)
+    mapped = ObjectFunction(function, is_filter=is_filter)
     for part in (records, *([one] for one in records[:6])):
         got, expected = mapped.results(list(part)), outcomes(function, part)
         if is_filter and expected is not None:
             expected = outcomes(bool, expected)
-        assert (got is None) is (expected is None), text
+        is_called = expected is None or not are_of_scalars(part)
+        assert (got is None) is is_called, text
         assert got is None or are_same(got, expected), (text, part)
-    assert not lines, lines
     return True
+
+
+def _scalar(value):
+    return tuple(value) if isinstance(value, list | dict) else value
 
 
 def try_functions(seeds):
     """Returns how many ran without calls."""
     count = 0
     for seed in seeds:
-        grammar, style = Grammar(seed), STYLES[seed % 3]
-        text, records = grammar.function(style), grammar.records(8)
-        if style != "position":
-            records = [make_row(tuple(FIELDS), one) for one in records]
+        grammar = Grammar(seed)
+        text, records = grammar.function("position"), grammar.records(8)
+        if seed % 3:
+            records = [tuple(map(_scalar, one)) for one in records]
         count += check(text, records, is_filter=bool(seed % 2))
     return count
 
@@ -66,4 +68,4 @@ def test_random_functions_give_the_same_on_objects():
 def test_very_many_random_functions_give_the_same_on_objects(part):
     count = MANY // PARTS
     first = 7_000_000 + part * count
-    assert try_functions(range(first, first + count)) > count * 0.4
+    assert try_functions(range(first, first + count)) > count * 0.2

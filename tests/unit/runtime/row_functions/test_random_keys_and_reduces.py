@@ -12,9 +12,9 @@ from penstock.runtime.keys import KeySelection
 from penstock.runtime.records.emissions import own_copy
 from penstock.runtime.row_functions.inlining import inlined
 from penstock.runtime.row_functions.reducing import Fed, Reducing
-from penstock.runtime.row_functions.runner import are_same
 from tests.tools.logged_objects import Logged, told
 from tests.tools.random_functions import FIELDS, TYPE, Grammar, columns, made
+from tests.tools.runtime.same_values import are_same
 
 MANY = int(os.environ.get("PENSTOCK_FUNCTIONS", "100000"))
 PARTS = 40
@@ -49,8 +49,6 @@ def check_keys(text, grammar, style):
     rows = records if style == "position" else to_rows(batch, TYPE).values
     computed, called = (KeySelection(function, input_type=TYPE) for _ in range(2))
     called.computed.turn_off()
-    lines = []
-    computed.computed.open(lines.append)
     for count in range(1, len(rows) + 1):
         some = rows[count - 1 : count]
         got, expected = (outcome(one.keys_of_rows, list(some)) for one in (computed, called))
@@ -60,7 +58,6 @@ def check_keys(text, grammar, style):
         assert are_same(got, expected), (text, some, got, expected)
     got, expected = (outcome(one.keys_of_rows, list(rows)) for one in (computed, called))
     assert are_same(got, expected), text
-    assert not lines, lines
     return True
 
 
@@ -125,8 +122,7 @@ def check_reduce(text, grammar, style):
     if style != "position":
         values = [make_row(tuple(FIELDS), one) for one in records]
     skeys = [grammar.random.randrange(3) for _ in values]
-    lines = []
-    reducing = Reducing(function, None, "Reduce", lines.append, is_on=True)
+    reducing = Reducing(function, None, is_on=True)
     expected = reduced_by_calls(function, skeys, values)
     for own in (None, own_copy):
         got = reduced(reducing, function, skeys, values, own)
@@ -135,7 +131,6 @@ def check_reduce(text, grammar, style):
         assert are_same(list(got[0].items()), list(expected[0].items())), text
         assert are_same(got[1], expected[1]), text
         assert are_same(got[2], expected[2]), text
-    assert not lines, lines
     return True
 
 

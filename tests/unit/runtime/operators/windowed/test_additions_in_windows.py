@@ -17,10 +17,10 @@ from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import window_operator
 from penstock.runtime.operators.windowed.functions import AggregateContents
 from penstock.runtime.row_functions.additions import Additions
-from penstock.runtime.row_functions.runner import are_same
 from penstock.runtime.windowing import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tests.tools.runtime.keyed_backends import KINDS, Backends
 from tests.tools.runtime.operator_harness import OperatorHarness
+from tests.tools.runtime.same_values import are_same
 from tests.unit.runtime.operators.windowed.test_combining_windows_on_fields import Count
 
 KIND = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])

@@ -17,9 +17,9 @@ from penstock.runtime.elements import MAX_WATERMARK, NO_TIMESTAMP, ColumnBatch
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import window_operator
 from penstock.runtime.operators.windowed.functions import AggregateContents
-from penstock.runtime.row_functions.runner import are_same
 from penstock.runtime.windowing import SlidingEventTimeWindows
 from tests.tools.runtime.operator_harness import OperatorHarness
+from tests.tools.runtime.same_values import are_same
 
 KIND = Types.ROW_NAMED(["user", "n", "x"], [Types.STRING(), Types.LONG(), Types.DOUBLE()])
 WINDOWS = SlidingEventTimeWindows.of(Time.milliseconds(20), Time.milliseconds(5))

@@ -9,7 +9,6 @@ from penstock.runtime.codecs.convert import arrow_schema, to_columns, to_rows
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.row_functions.kernels import numbers, on_batches
 from penstock.runtime.row_functions.kernels.on_batches import Kernels, kernel_of_plan
-from penstock.runtime.row_functions.kernels.vectors import Vector
 from penstock.runtime.row_functions.plans import Stage, fused_plan, plan_of
 from penstock.runtime.row_functions.runner import ColumnRows
 
@@ -57,7 +56,6 @@ def fresh(monkeypatch):
     calls.clear()
     monkeypatch.setattr(on_batches, "FILTERED_ROWS", 1)
     monkeypatch.setattr(on_batches, "ROWS_PER_STEP", 0)
-    monkeypatch.setattr(on_batches, "COMPARED", 1 << 16)
 
 
 def test_rows_that_a_kernel_does_not_know_go_through_the_function_in_their_order():
@@ -136,22 +134,6 @@ def test_None_of_an_operand_goes_to_the_function_and_None_of_a_result_stays():
 
     runner = Runner(chosen, chosen)
     assert runner.run(batch([1, 2, None, 4], ["y", None, "y", "z"])) == [1, None, None, None]
-
-
-def test_a_wrong_result_turns_it_off_is_told_and_is_not_emitted(monkeypatch):
-    right = numbers.INTS["*"]
-
-    def wrong(*given):
-        return Vector(right(*given).data + 2, None, None)
-
-    monkeypatch.setitem(numbers.INTS, "*", wrong)
-    runner = Runner()
-    assert runner.run(batch([1, 2, 3])) is None
-    (line,) = runner.lines
-    assert "Map of Task: for the record Row(a=1, b='x') its function gives (True, 1)" in line
-    assert "but as kernels (True, 2)" in line
-    assert runner.run(batch([1, 2, 3])) is None
-    assert runner.kernels.why_not == "they gave another result than the function"
 
 
 def test_a_kernel_that_raises_is_turned_off(monkeypatch):

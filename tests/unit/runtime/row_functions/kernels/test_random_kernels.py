@@ -18,10 +18,11 @@ from penstock.runtime.row_functions.kernels.on_batches import Kernels
 from penstock.runtime.row_functions.kernels.vectors import Of
 from penstock.runtime.row_functions.plans import Way, plan_of
 from penstock.runtime.row_functions.refusals import Refused
-from penstock.runtime.row_functions.runner import ColumnRows, are_same
+from penstock.runtime.row_functions.runner import ColumnRows
 from tests.tools import random_containers
 from tests.tools.random_functions import TYPE, Grammar, columns, made
 from tests.tools.random_kernels import KernelGrammar, PassingGrammar
+from tests.tools.runtime.same_values import are_same
 
 MANY = int(os.environ.get("PENSTOCK_FUNCTIONS", "100000"))
 PARTS = 40
