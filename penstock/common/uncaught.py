@@ -13,7 +13,7 @@ import sys
 from types import TracebackType
 from typing import Any, Final
 
-from penstock.model.errors import PenstockError
+from penstock.model.errors import JobCancelledError, PenstockError
 from penstock.model.own_places import is_ours_here
 from penstock.model.texts.error_text import frames_of_user
 
@@ -51,6 +51,9 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
         sys.__excepthook__(kind, error, trace)
         return
     sys.stderr.write(frames_of_user(error) + "\n")
+    if isinstance(error, JobCancelledError):
+        # As Flink's program ends after a cancelled job: a cluster starts a program again that ends otherwise.
+        raise SystemExit(0)
 
 
 def _show_in_cell(

@@ -12,7 +12,7 @@ from typing import Final
 from penstock.hosting.checkpoints.reader import read_savepoint
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.spark import host as spark_host
-from penstock.model.errors import ConfigurationError, PenstockError
+from penstock.model.errors import ConfigurationError, JobCancelledError, PenstockError
 from penstock.model.options.checkpoints import RecoveryOptions
 from penstock.model.options.cluster import SparkOptions, TaskManagerOptions
 from penstock.model.options.high_availability import HighAvailabilityOptions
@@ -62,7 +62,7 @@ def run_command(options: argparse.Namespace) -> int:
         return 0
     except PenstockError as error:
         complain(str(error))
-        return BAD_USE if getattr(options, "action", None) == "check" else 1
+        return _status_after(error, options)
     finally:
         spark_host.override_executor(None)
         spark_host.set_command_line({})
@@ -73,6 +73,13 @@ def run_command(options: argparse.Namespace) -> int:
         )
         return 1
     return 0
+
+
+def _status_after(error: PenstockError, options: argparse.Namespace) -> int:
+    """The exit code. After a cancelled job 0, as in Flink: a cluster must not start the program again."""
+    if getattr(options, "action", None) == "check":
+        return BAD_USE
+    return 0 if isinstance(error, JobCancelledError) else 1
 
 
 def store_settings(options: argparse.Namespace) -> dict[str, str]:

@@ -21,6 +21,7 @@ from penstock.hosting.logs.settings import log_settings_of
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.checkpoint_setup import Surroundings, with_checkpoints
 from penstock.hosting.program.console import say
+from penstock.hosting.program.driver_attempts import check_attempt
 from penstock.hosting.program.encryption import identity_of
 from penstock.hosting.program.frames_of_job import reads_frames
 from penstock.hosting.program.host import Host
@@ -65,6 +66,8 @@ class StreamingJobs:
         Raises: NoResourceAvailable, ConfigurationError.
         """
         driver_log.start(log_settings_of(settings))
+        spark = self._host.spark_configuration(settings)
+        check_attempt(job, settings, spark, say)
         scaling = autoscaler_settings_of(settings)
         provider = self.provider(job, settings)
         built = with_checkpoints(
@@ -74,7 +77,7 @@ class StreamingJobs:
             _surroundings(provider, settings, guard),
         )
         built = with_second_attempts(built, settings, job, say)
-        identity = identity_of(settings, self._host.spark_configuration(settings))
+        identity = identity_of(settings, spark)
         built = replace(built, identity=identity)
         observed = ObservedJob(
             job.graph, settings, serves=self._host.serves_rest, given=self._observer

@@ -5,7 +5,7 @@ Does not know their readers. Source: Flink HighAvailabilityOptions, CleanupOptio
 
 from typing import Final
 
-from penstock.model.options.option import OptionGroup, duration, text, whole
+from penstock.model.options.option import OptionGroup, duration, flag, text, whole
 
 
 class HighAvailabilityOptions(OptionGroup, title="High availability"):
@@ -78,6 +78,15 @@ class HighAvailabilityOptions(OptionGroup, title="High availability"):
         (
             "File with a secret that signs stored jobs. Without it, only the user may be able to "
             "write to the directory."
+        ),
+    )
+    BEGINS_ANEW: Final = flag(
+        "penstock.driver.begins-anew",
+        "false",
+        (
+            "Without high availability, whether a job with an exactly-once sink may begin from the "
+            "start of its sources in a driver that the cluster has started again. What the driver "
+            "before has committed comes twice."
         ),
     )
 
