@@ -19,7 +19,8 @@ from penstock.model.ids import AllocationId, ResourceId, SlotRequestId, TaskMana
 from penstock.model.messages import SlotOffer
 
 _WITHOUT_PLACE = (
-    "un", "not_", "no_", "without", "pending", "created", "missing", "failed", "ignore", "same", "bulk", "later",
+    "un", "not_", "no_", "without", "pending", "created", "missing", "failed", "ignore",
+    "same", "bulk", "later",
 )  # fmt: skip
 _NAMED = {"ANY": ANY, "UNKNOWN": UNKNOWN, "ZERO": ZERO}
 

@@ -9,6 +9,7 @@ import random
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+from penstock.hosting.ha.driver_attempts import check_attempt
 from penstock.hosting.ha.guard import JobGuard
 from penstock.hosting.ha.packed_job import SubmittedJob
 from penstock.hosting.ha.settings import recovery_directory_of
@@ -21,7 +22,6 @@ from penstock.hosting.logs.settings import log_settings_of
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.checkpoint_setup import Surroundings, with_checkpoints
 from penstock.hosting.program.console import say
-from penstock.hosting.program.driver_attempts import check_attempt
 from penstock.hosting.program.encryption import identity_of
 from penstock.hosting.program.frames_of_job import reads_frames
 from penstock.hosting.program.host import Host

@@ -116,7 +116,6 @@ class BatchMaster:
     # ------------------------------------------------------------------ views
 
     checkpoints_under_way: Final = 0
-    kept_checkpoint: Final = None
 
     @property
     def job_graph(self) -> JobGraph:
@@ -125,6 +124,10 @@ class BatchMaster:
     def attempt_of(self, vertex_id: VertexId, subtask: int) -> AttemptId:
         """Return the subtask's attempt that counts now."""
         return self._subtask(vertex_id, subtask).execution.attempt_id
+
+    @property
+    def kept_checkpoint(self) -> None:
+        """A BATCH job takes no checkpoints."""
 
     def progress(self) -> list[VertexProgress]:
         """Return one entry per job vertex whose subtasks are known."""

@@ -3,7 +3,7 @@
 Two keys have the same bytes if and only if they are the same key: of one class, and equal by Python's `==`. Items of a key are
 compared in the same way, so 1, 1.0 and True differ, and (1,) and (1.0,) too. Three things are decided here: every NaN of a class is one
 value; a scalar of numpy counts as the Python value that it stands for; and an object of a subclass without an `==` of its own counts
-as one of the class whose `==` it has. A class whose `==` cannot be read from its fields is refused. Does not compute hashes.
+as one of the class whose `==` it has. A class whose `==` cannot be read is refused. Does not compute hashes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from penstock.model.row import Row
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.keys.library_values import Content, content_of
+from penstock.runtime.keys.own_equality import compared_by
 
 _DOUBLE: Final = struct.Struct(">d")
 _DOUBLE_BITS: Final = struct.Struct(">Q")
@@ -203,8 +204,17 @@ def _encoder_for(kind: type) -> Encoder:
         return _inexact(_BUILT_IN[owner])
     if (known := content_of(owner)) is not None:
         return _content_encoder(*known)
+    return _users_encoder(kind, owner)
+
+
+def _users_encoder(kind: type, owner: type) -> Encoder:
     compared = _compared_fields(owner)
-    return _refuse if compared is None else _dataclass_encoder(kind, compared)
+    if compared is not None:
+        return _dataclass_encoder(kind, compared)
+    read = compared_by(owner)
+    if read is None:
+        return _refuse
+    return _content_encoder(_sized(b"O", _path_of(kind).encode()), read, is_changeable=True)
 
 
 def _enum_encoder(kind: type[Enum]) -> Encoder:
@@ -273,8 +283,8 @@ def _refuse(key: Any, _out: Parts) -> None:
         why = "has no __eq__, so no two of its objects are equal, and no record would find the state of another"
     else:
         why = (
-            "has an __eq__ of its own, from which no bytes follow that are the same for equal "
-            "objects in every process"
+            "has an __eq__ of its own that compares more than equal attributes of two objects, so that "
+            "no bytes follow from it that are the same for equal objects in every process"
         )
     raise RefusedKey(
         f"{bounded_repr(key, _SHOWN)} cannot be in a key: class {_path_of(kind)} {why}. {_INSTEAD}"

@@ -45,7 +45,8 @@ def test_only_a_failure_asks_for_another_start(tmp_path, starts, end, status):
         code = "import sys; from penstock.ui.cli import main; sys.exit(main())"
         command = ["-c", code, "run", str(program), "--", end]
     ran = subprocess.run(
-        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True,
+        timeout=_PATIENCE_S, check=False,
     )  # fmt: skip
     assert ran.returncode == status, ran.stderr
     assert "the program's own end" in ran.stdout

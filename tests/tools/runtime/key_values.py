@@ -106,13 +106,13 @@ class ById:
 
 
 class Caseless:
-    """Has an `==` that cannot be read from its fields."""
+    """Has an `==` that is not read: it calls a function."""
 
     def __init__(self, text):
         self.text = text
 
     def __eq__(self, other):
-        return isinstance(other, Caseless) and self.text.lower() == other.text.lower()
+        return isinstance(other, Caseless) and str.lower(self.text) == str.lower(other.text)
 
     def __hash__(self):
         return hash(self.text.lower())

@@ -12,7 +12,7 @@ from penstock.hosting.file_systems import (
     LocalFiles,
     check_answers,
 )
-from tests.tools.away import SystemThatIsAway
+from tests.tools.hosting.away import SystemThatIsAway
 
 
 @pytest.fixture

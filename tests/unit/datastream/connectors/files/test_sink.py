@@ -30,8 +30,8 @@ from penstock.datastream.formats.parquet import (
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.operator import Accepts
-from tests.tools.away import SystemThatIsAway
 from tests.tools.connectors.played_by_hand import all_values, run_source, writer_context
+from tests.tools.hosting.away import SystemThatIsAway
 
 
 def text_sink(path, **settings):

@@ -446,7 +446,8 @@ def test_a_reduce_function_of_windows_may_change_its_first_argument_in_place(eng
         return first
 
     op = windowed(
-        SlidingEventTimeWindows.of(Duration.of_millis(10), Duration.of_millis(5)), ReduceContents(UserFunction(add)), engine,
+        SlidingEventTimeWindows.of(Duration.of_millis(10), Duration.of_millis(5)),
+        ReduceContents(UserFunction(add)), engine,
         allowed_lateness_ms=20,
     )  # fmt: skip
     records = [["a", 1], ["a", 2], ["a", 4]]

@@ -5,8 +5,8 @@ import pytest
 from penstock.common import Encoder
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
+from penstock.hosting.ha.driver_attempts import check_attempt
 from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.program.driver_attempts import check_attempt
 from penstock.hosting.program.submitted_jobs import submitted_job
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError

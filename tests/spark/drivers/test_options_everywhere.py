@@ -20,11 +20,12 @@ _CLI = "import sys; from penstock.ui.cli import main; sys.exit(main())"
 _RUN = (sys.executable, "-c", _CLI, "run", "PROGRAM")
 _SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
 _TEXTS = {
-    "duration": "7 s", "fine duration": "7 ms", "size": "7 mb", "whole number": "7", "number": "7.5", "text": "seven",
-    "list of texts": "seven;eight", "pairs of texts": "seven:7",
+    "duration": "7 s", "fine duration": "7 ms", "size": "7 mb", "whole number": "7",
+    "number": "7.5", "text": "seven", "list of texts": "seven;eight", "pairs of texts": "seven:7",
 }  # fmt: skip
 _WITH_A_MEANING = {
-    "penstock.spark.master": "local[7]", "penstock.spark.log-file": "seven.log", "execution.runtime-mode": "BATCH",
+    "penstock.spark.master": "local[7]", "penstock.spark.log-file": "seven.log",
+    "execution.runtime-mode": "BATCH",
     "execution.buffer-timeout.enabled": "true",
 }  # fmt: skip
 """They act when Spark starts, or when the graph of the program is made."""

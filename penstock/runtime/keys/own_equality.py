@@ -1,0 +1,199 @@
+"""What the `==` of a user's class compares, read from its code: it runs once on symbols in place of two objects.
+
+    def __eq__(self, other):
+        return isinstance(other, Word) and self.text.lower() == other.text.lower()
+
+compares `text.lower()`. The reading holds for every pair of objects, because nothing but equal expressions of the two decides the
+result. Code that does anything else, such as a loop, another call or a comparison of another kind, is not read. Does not know bytes.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, Final, TypeAlias
+
+Tree: TypeAlias = "tuple[Any, ...]"
+"""An expression: (SELF,), ("attribute", tree, name), ("call", tree, arguments) or ("item", tree, index)."""
+_SELF: Final = ("self",)
+_OTHER: Final = ("other",)
+_CONSTANTS: Final = (str, int, float, bytes, bool, type(None))
+_MOST_COMPARED: Final = 64
+
+
+class _Unread(Exception):
+    """The code does something that is not read."""
+
+
+def _unread(*_: object) -> Any:
+    raise _Unread
+
+
+class _Symbol:
+    """An expression of one of the objects. What is not defined here raises."""
+
+    __slots__ = ("run", "tree")
+
+    def __init__(self, tree: Tree, run: _Run) -> None:
+        self.tree = tree
+        self.run = run
+
+    def __getattr__(self, name: str) -> _Symbol:
+        if name.startswith("__"):
+            raise _Unread
+        return _Symbol(("attribute", self.tree, name), self.run)
+
+    def __call__(self, *arguments: object) -> _Symbol:
+        if not all(isinstance(one, _CONSTANTS) for one in arguments):
+            raise _Unread
+        return _Symbol(("call", self.tree, arguments), self.run)
+
+    def __getitem__(self, index: object) -> _Symbol:
+        if not isinstance(index, _CONSTANTS):
+            raise _Unread
+        return _Symbol(("item", self.tree, index), self.run)
+
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, _Symbol) or _mirrored(self.tree) != other.tree:
+            raise _Unread
+        tree = self.tree if _root(self.tree) == _SELF else other.tree
+        return _Equality(tree, self.run)
+
+    def __hash__(self) -> int:
+        raise _Unread
+
+    __bool__ = __ne__ = __str__ = __repr__ = __format__ = __iter__ = __len__ = _unread
+    __lt__ = __le__ = __gt__ = __ge__ = __contains__ = __index__ = __reduce_ex__ = _unread
+
+
+class _Equality:
+    """`tree` of the one object equals that of the other. Asked for its truth, it is what the run says."""
+
+    __slots__ = ("run", "tree")
+
+    def __init__(self, tree: Tree, run: _Run) -> None:
+        self.tree = tree
+        self.run = run
+
+    def __bool__(self) -> bool:
+        return self.run.decided(self)
+
+    __eq__ = __ne__ = __hash__ = __str__ = __repr__ = __format__ = _unread
+
+
+class _Run:
+    """One run. The comparison of number `false_at` is false, all before it are true; None: all are."""
+
+    def __init__(self, false_at: int | None) -> None:
+        self.false_at = false_at
+        self.compared: list[_Equality] = []
+
+    def decided(self, equality: _Equality) -> bool:
+        if len(self.compared) >= _MOST_COMPARED:
+            raise _Unread
+        self.compared.append(equality)
+        return len(self.compared) - 1 != self.false_at
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """A class that the code names."""
+
+    kind: type
+
+
+_THE_CLASS: Final = object()
+"""The class of both objects."""
+
+
+def compared_by(owner: type) -> Callable[[Any], tuple[Any, ...]] | None:
+    """Return what gives the values of an object that its `==` compares; None: the code of `==` is not read.
+
+    `owner`: the class that defines `__eq__`.
+    """
+    equality = owner.__dict__.get("__eq__")
+    is_plain = any(one.__module__ == "builtins" for one in owner.__mro__[:-1])
+    if is_plain or not isinstance(equality, FunctionType):
+        return None  # An exchange may send an object of a subclass of str as a text.
+    try:
+        trees = _trees(equality, owner)
+    except Exception:  # Code of users may raise anything when it gets symbols.
+        return None
+    return lambda key: tuple(_value(tree, key) for tree in trees)
+
+
+def _trees(equality: FunctionType, owner: type) -> list[Tree]:
+    run = _Run(None)
+    result = _call(equality, owner, run)
+    compared = [*run.compared, *([result] if isinstance(result, _Equality) else [])]
+    if not compared or not (result is True or isinstance(result, _Equality)):
+        raise _Unread
+    for number in range(len(run.compared)):
+        other = _Run(number)
+        found = _call(equality, owner, other)
+        # `a == b and c == d` gives the first that is false.
+        if found is not False and found is not other.compared[-1]:
+            raise _Unread
+    return list(dict.fromkeys(one.tree for one in compared))
+
+
+def _call(equality: FunctionType, owner: type, run: _Run) -> Any:
+    code = equality.__code__
+    # A handler of errors could catch what says that the code is not read.
+    if code.co_freevars or code.co_argcount != 2 or code.co_exceptiontable:
+        raise _Unread
+
+    def is_instance(value: Any, kind: Any) -> bool:
+        if (
+            value.tree in (_SELF, _OTHER)
+            and isinstance(kind, _Class)
+            and issubclass(owner, kind.kind)
+        ):
+            return True
+        raise _Unread
+
+    def type_of(value: Any) -> object:
+        if value.tree in (_SELF, _OTHER):
+            return _THE_CLASS
+        raise _Unread
+
+    names: dict[str, Any] = {
+        "isinstance": is_instance,
+        "type": type_of,
+        "NotImplemented": NotImplemented,
+    }
+    for step in dis.get_instructions(code):
+        if step.opname == "LOAD_GLOBAL" and step.argval not in names:
+            kind = equality.__globals__.get(step.argval)
+            if not isinstance(kind, type):
+                raise _Unread
+            names[step.argval] = _Class(kind)
+        elif step.opname.startswith(("STORE_ATTR", "STORE_GLOBAL", "DELETE", "IMPORT", "YIELD")):
+            raise _Unread
+    function = FunctionType(code, {**names, "__builtins__": {}}, "__eq__", equality.__defaults__)
+    return function(_Symbol(_SELF, run), _Symbol(_OTHER, run))
+
+
+def _root(tree: Tree) -> Tree:
+    while len(tree) > 1:
+        tree = tree[1]
+    return tree
+
+
+def _mirrored(tree: Tree) -> Tree:
+    """The same expression of the other object."""
+    if len(tree) == 1:
+        return _OTHER if tree == _SELF else _SELF
+    return (tree[0], _mirrored(tree[1]), tree[2])
+
+
+def _value(tree: Tree, key: Any) -> Any:
+    if len(tree) == 1:
+        return key
+    what, inner, more = tree
+    found = _value(inner, key)
+    if what == "attribute":
+        return getattr(found, more)
+    return found(*more) if what == "call" else found[more]
