@@ -27,11 +27,8 @@ class InstantCodec(ExactCodec):
     def plain(self, values: Sequence[Any]) -> Sequence[Any]:
         return [None if v is None else v.seconds * 10**9 + v.nanos for v in values]
 
-    def from_array(self, array: pa.Array) -> list[Any]:
-        return self.back(array.cast(pa.int64()).to_pylist())
-
     def back(self, values: list[Any]) -> list[Any]:
-        return [None if v is None else Instant(*divmod(_nanos(v), 10**9)) for v in values]
+        return [None if v is None else Instant(*divmod(v, 10**9)) for v in values]
 
 
 class UtcTimestampCodec(ExactCodec):
@@ -131,15 +128,3 @@ def time_codec(type_info: t.TypeInformation) -> Codec:
     if word in {"TimestampTypeInfo", "LocalDateTime"}:
         return TimestampCodec(type_info)
     raise TypeError(f"{type_info} is not a type that records can have; use a type of `Types`")
-
-
-def _nanos(value: Any) -> int:
-    """Nanoseconds of a timestamp inside a nested value, in any of the forms that Arrow returns."""
-    if isinstance(value, int):
-        return value
-    # Arrow returns a pandas.Timestamp if pandas is installed.
-    if hasattr(value, "value"):
-        return int(value.value)
-    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-    micros: int = (value - epoch) // dt.timedelta(microseconds=1)
-    return micros * 1000
