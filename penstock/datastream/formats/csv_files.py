@@ -15,7 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Final, cast
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
-from penstock.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
+from penstock.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    RowTypeInfo,
+    TypeInformation,
+    Types,
+)
 from penstock.datastream.formats.compression import open_unpacked
 from penstock.datastream.formats.csv_values import (
     Form,
@@ -34,6 +40,7 @@ from penstock.datastream.formats.file_listing import FilePiece, FoundFile
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.model.texts.bounded_text import bounded_repr
+from penstock.model.types import DecimalTypeInfo
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.operator import Accepts
 from penstock.runtime.records.dead_letters import Malformed, MarkedRows
@@ -138,7 +145,8 @@ class CsvSchemaBuilder:
     ) -> CsvSchemaBuilder:
         """Add a column of numbers. `number_type`: one of Types, LONG by default."""
         kind = Types.LONG() if number_type is None else _type("add_number_column", number_type)
-        if not isinstance(kind, BasicTypeInfo) or kind.basic_type not in _NUMBERS:
+        is_plain = isinstance(kind, BasicTypeInfo) and kind.basic_type in _NUMBERS
+        if not is_plain and not isinstance(kind, DecimalTypeInfo):
             raise TypeError(
                 f"add_number_column({name!r}): expected a number type such as Types.INT() or "
                 f"Types.DOUBLE(), got {kind}."

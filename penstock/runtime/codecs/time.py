@@ -104,7 +104,11 @@ class DecimalCodec(ExactCodec):
         missing = exponent + self._scale
         number = int("".join(map(str, digits)))
         dropped = 0
-        if missing >= 0:
+        if not number:
+            missing = 0
+        elif not -self._scale <= value.adjusted() < self._digits:
+            dropped = 1  # Powers of a large exponent would fill the memory.
+        elif missing >= 0:
             number *= 10**missing
         else:
             number, dropped = divmod(number, 10**-missing)
