@@ -20,6 +20,7 @@ from penstock.model.types import TypeInformation, is_pickled
 from penstock.runtime.codecs.base import Codec, NoColumnForValue, values_of_array
 from penstock.runtime.codecs.by_type import RecordCodec, codec_of
 from penstock.runtime.codecs.nanos import has_nanos, nanos_as_micros
+from penstock.runtime.codecs.time import InstantCodec
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.partial_columns import PartialColumns
 
@@ -292,7 +293,8 @@ def cast_to(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _values(array: pa.Array, codec: Codec, name: str) -> list[Any]:
-    if array.type != codec.arrow:
+    is_instant = isinstance(codec, InstantCodec) and pa.types.is_timestamp(array.type)
+    if array.type != codec.arrow and not is_instant:
         try:
             array = cast_to(array, codec.arrow)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

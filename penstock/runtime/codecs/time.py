@@ -13,19 +13,25 @@ import pyarrow as pa
 from penstock.model import types as t
 from penstock.model.time import Instant
 from penstock.runtime.codecs.base import Codec, ExactCodec
+from penstock.runtime.codecs.epoch import PER_SECOND
 from penstock.runtime.value_classes import classes_of
 
 _ZONE_OF: Final = attrgetter("tzinfo")
 
 
 class InstantCodec(ExactCodec):
-    """Instants. In Arrow they are nanoseconds since the epoch in UTC."""
+    """Instants. In Arrow they are nanoseconds since the epoch in UTC. Columns of files may have another unit, for times further away."""
 
     def __init__(self, type_info: t.TypeInformation) -> None:
         super().__init__(type_info, Instant, pa.timestamp("ns", tz="UTC"))
 
     def plain(self, values: Sequence[Any]) -> Sequence[Any]:
         return [None if v is None else v.seconds * 10**9 + v.nanos for v in values]
+
+    def from_array(self, array: pa.Array) -> list[Any]:
+        nanos = 10**9 // PER_SECOND[array.type.unit]
+        numbers = array.cast(pa.int64()).to_pylist()
+        return self.back([None if v is None else v * nanos for v in numbers])
 
     def back(self, values: list[Any]) -> list[Any]:
         return [None if v is None else Instant(*divmod(v, 10**9)) for v in values]
