@@ -1,7 +1,8 @@
 """Single values as text, by their declared types, as in JSON strings and CSV fields.
 
-Numbers, dates and times have the signs that Java's parsers take, in ASCII: Python's own take `1_000`, digits of other scripts, `inf`
-and `20240131` too. Source: Flink's JsonRow and CsvRow schemas; differs: numbers that do not fit their type are refused, not truncated.
+Numbers, dates and times have the signs that Java's parsers take, in ASCII: Python's own take `1_000`, digits of other
+scripts, `inf` and `20240131` too.
+Source: Flink's JsonRow and CsvRow schemas; differs: numbers that do not fit their type are refused, not truncated.
 """
 
 from __future__ import annotations
@@ -99,7 +100,10 @@ def checked_int(number: int, kind: t.BasicType) -> int:
 
 
 def fitted_decimal(value: Decimal | int, type_info: t.DecimalTypeInfo) -> Decimal:
-    """The number with the digits of a DECIMAL. Raises: ValueError: it would lose digits; TypeError: it is no decimal number."""
+    """The number with the digits of a DECIMAL.
+
+    Raises: ValueError: it would lose digits; TypeError: it is no decimal number.
+    """
     codec = codec_of(type_info)
     try:
         fitted: Decimal = codec.enforce([codec.coerce(value)])[0]
@@ -212,7 +216,8 @@ _INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 _NUMBER: Final = re.compile(rf"[-+]?{_DIGITS}")
 _FLOAT: Final = re.compile(rf"NaN|[-+]?(?:Infinity|{_DIGITS})")
 _DAY: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_CLOCK: Final = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?(?:Z|[-+][0-9]{2}(?::?[0-9]{2}(?::?[0-9]{2})?)?)?"
+_ZONE: Final = r"(?:Z|[-+][0-9]{2}(?::?[0-9]{2}(?::?[0-9]{2})?)?)"
+_CLOCK: Final = rf"[0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:[.,][0-9]+)?)?{_ZONE}?"
 _DATE: Final = re.compile(_DAY)
 _TIME: Final = re.compile(_CLOCK)
 _STAMP: Final = re.compile(rf"{_DAY}(?:[T ]{_CLOCK})?")

@@ -227,7 +227,8 @@ def test_a_byte_order_mark_before_a_strict_header_or_a_quote_is_no_data_and_else
     tmp_path,
 ):
     builder = CsvSchema.builder().add_string_column("n").add_string_column("s")
-    assert [tuple(one) for one in read(tmp_path, '\ufeff"x,1",y\n\ufeffz,w\n', builder.build())] == [
+    text = '\ufeff"x,1",y\n\ufeffz,w\n'
+    assert [tuple(one) for one in read(tmp_path, text, builder.build())] == [
         ("x,1", "y"), ("\ufeffz", "w"),
     ]  # fmt: skip
     strict = builder.set_use_header().set_strict_headers().build()

@@ -28,7 +28,7 @@ def test_an_integer_has_milliseconds(kind):
     assert epoch_ms(pa.array([], kind)).tolist() == []
 
 
-def test_beside_a_null_no_digit_is_lost():
+def test_with_a_null_no_digit_is_lost():
     big = 2**53 + 1
     assert epoch_ms(pa.array([big, None, -big])).tolist() == [big, NO_TIMESTAMP, -big]
 
