@@ -7,7 +7,7 @@ subclass them. A BulkWriterFactory makes writers of whole batches, as Parquet ne
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from penstock.common.absent import absent
 from penstock.common.places import ROW_SCHEMAS
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.model.errors import ConfigurationError
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.runtime.elements import Batch, ColumnBatch
 from penstock.runtime.operator import Accepts
 from penstock.runtime.records.text import format_batch, java_text
@@ -167,7 +168,14 @@ class _StringEncoder(Encoder):
     def encode(self, values: list[Any], value_type: Any) -> bytes:
         lines = format_batch(values, value_type)
         lines.append("")
-        return "\n".join(lines).encode(self._charset)
+        try:
+            return "\n".join(lines).encode(self._charset)
+        except UnicodeEncodeError:
+            place, error = next(_not_of(self._charset, lines))
+            raise ValueError(
+                f"a text cannot be written as {self._charset}: {error}. The record: "
+                f"{bounded_repr(values[place], 200)}"
+            ) from error
 
 
 class _FunctionEncoder(Encoder):
@@ -203,6 +211,15 @@ class BulkWriterFactory(ABC):
             file: the file, opened for writing.
             value_type: the declared TypeInformation of the values; None: pickled.
         """
+
+
+def _not_of(charset: str, lines: list[str]) -> Iterator[tuple[int, UnicodeEncodeError]]:
+    """The places of lines that the charset cannot encode, and why."""
+    for place, line in enumerate(lines):
+        try:
+            line.encode(charset)
+        except UnicodeEncodeError as error:
+            yield place, error
 
 
 def known_charset(name: str) -> str:

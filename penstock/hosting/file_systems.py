@@ -393,8 +393,8 @@ def _missing(path: str, has_folder: Callable[[str], bool]) -> Generator[None, No
             raise CheckpointDamaged(f"{path} is missing") from error
         raise CheckpointIoError(
             f"cannot read {path}: it is missing, and so is the folder {all_checkpoints}. Check "
-            "that the file system is mounted here, that its server answers, and that nobody has removed "
-            "the folder."
+            "that the file system is mounted here, that its server answers, and that nobody has "
+            "removed the folder."
         ) from error
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import fastavro
 import pytest
 
-from penstock.common import Encoder, Types, WatermarkStrategy
+from penstock.common import Encoder, Row, Types, WatermarkStrategy
 from penstock.datastream import (
     DEAD_LETTER_TYPE,
     ErrorPolicy,
@@ -16,6 +16,7 @@ from penstock.datastream import (
     OutputTag,
     RuntimeExecutionMode,
 )
+from penstock.datastream.columns import col
 from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from penstock.datastream.formats.avro import AvroFormat, AvroSchema
 from penstock.datastream.formats.csv_files import CsvReaderFormat, CsvSchema
@@ -36,6 +37,7 @@ from tests.tools.programs.checkpoint_programs import (
 from tests.tools.programs.environments import minicluster_environment
 
 BAD = OutputTag("bad")
+HALF = "\ud83d"
 PAIR = Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
 MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]
 
@@ -100,6 +102,22 @@ def test_results_and_letters_are_the_same_in_both_modes(env, mode, name):
     assert sorted(results, key=str) == sorted(expected, key=str)
     assert sorted((one.record for one in letters), key=str) == sorted(poison, key=str)
     assert sum(poison_counted(client).values()) == len(poison)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_arrow_cannot_hold_crosses_exchanges_and_only_an_operator_on_columns_puts_it_aside(
+    env, mode
+):
+    pairs = [(f"cut {HALF}" if n % 5 == 0 else f"t{n}", n) for n in range(20)]
+    typed = Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
+    rows = env.set_runtime_mode(mode).from_collection(pairs).map(lambda pair: Row(*pair), typed)
+    keyed = rows.rebalance().key_by(lambda row: row.k).map(lambda row: row, typed)
+    stream = keyed.rebalance().filter(col("n") > 7).on_error(BAD)
+    results, letters, _ = run(env, stream)
+    kept = [pair for pair in pairs if pair[1] % 5 and pair[1] > 7]
+    assert sorted((row.k, row.n) for row in results) == sorted(kept)
+    assert sorted(one.record.n for one in letters) == [0, 5, 10, 15]
+    assert {one.record.k for one in letters} == {f"cut {HALF}"}
 
 
 @pytest.mark.parametrize("mode", MODES)

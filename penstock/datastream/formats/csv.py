@@ -5,7 +5,6 @@ Source: pyflink.datastream.formats.csv, Flink's CsvRowDeserializationSchema and 
 
 from __future__ import annotations
 
-import csv
 import io
 from dataclasses import replace
 from typing import Any
@@ -19,6 +18,7 @@ from penstock.datastream.formats.csv_files import (
     CsvSchemaBuilder,
 )
 from penstock.datastream.formats.csv_values import (
+    CsvError,
     Form,
     Format,
     Parse,
@@ -69,12 +69,12 @@ class CsvRowDeserializationSchema(DeserializationSchema):
                 field_parser(kind, self._form) for kind in self._row_type.get_field_types()
             ]
         try:
-            text = data.decode("utf-8")
+            text = data.decode("utf-8-sig")
             if not text.strip("\r\n") or (self._form.allows_comments and text.startswith("#")):
                 return None
             fields = next(self._form.reader(io.StringIO(text, newline="")))
             return parsed(fields, self._row_type.get_field_names(), self._parsers, self._form)
-        except (ValueError, csv.Error) as error:
+        except (ValueError, CsvError) as error:
             if self._form.ignores_errors:
                 return None
             raise ValueError(
@@ -150,7 +150,7 @@ class CsvRowSerializationSchema(SerializationSchema):
             self._formats = [
                 field_format(kind, self._form) for kind in self._row_type.get_field_types()
             ]
-        return line_of(value, self._formats, self._form).encode()
+        return line_of(value, self._formats, self._form)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_formats": None}

@@ -7,17 +7,24 @@ uses those of its Table API.
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, BinaryIO, Final, cast
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
-from penstock.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
+from penstock.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    RowTypeInfo,
+    TypeInformation,
+    Types,
+)
 from penstock.datastream.formats.compression import open_unpacked
 from penstock.datastream.formats.csv_values import (
+    CsvError,
     Form,
     Parse,
     character,
@@ -34,6 +41,7 @@ from penstock.datastream.formats.file_listing import FilePiece, FoundFile
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.model.texts.bounded_text import bounded_repr
+from penstock.model.types import DecimalTypeInfo
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.operator import Accepts
 from penstock.runtime.records.dead_letters import Malformed, MarkedRows
@@ -138,7 +146,8 @@ class CsvSchemaBuilder:
     ) -> CsvSchemaBuilder:
         """Add a column of numbers. `number_type`: one of Types, LONG by default."""
         kind = Types.LONG() if number_type is None else _type("add_number_column", number_type)
-        if not isinstance(kind, BasicTypeInfo) or kind.basic_type not in _NUMBERS:
+        is_plain = isinstance(kind, BasicTypeInfo) and kind.basic_type in _NUMBERS
+        if not is_plain and not isinstance(kind, DecimalTypeInfo):
             raise TypeError(
                 f"add_number_column({name!r}): expected a number type such as Types.INT() or "
                 f"Types.DOUBLE(), got {kind}."
@@ -299,7 +308,9 @@ class _Records:
         self._has_marks = False
         self._is_no_text = False
         self._raw: list[str] = []
-        self._reader = schema.form.reader(self._lines())
+        self._line_number = 0
+        self._source = self._lines()
+        self._reader = schema.form.reader(self._source)
 
     def data(self, names: list[str]) -> Iterator[list[str] | Malformed]:
         """The records without the header and without those to skip."""
@@ -334,7 +345,9 @@ class _Records:
             self._raw.clear()
             try:
                 fields = next(self._reader, None)
-            except csv.Error as error:
+            except CsvError as error:
+                self._read_to_end()
+                self._is_no_text = False
                 yield self._malformed(error, str(error))
                 continue
             if fields is None:
@@ -344,6 +357,11 @@ class _Records:
                 yield self._no_text()
             elif fields:  # a blank line has no fields
                 yield fields
+
+    def _read_to_end(self) -> None:
+        """Take the lines of the record that was found to be no CSV, also those of its later fields in quotes: they are no records."""
+        lines = chain(tuple(self._raw), self._source)
+        next(self._schema.form.reader(lines, strict=False), None)
 
     @property
     def _bytes(self) -> bytes:
@@ -368,7 +386,9 @@ class _Records:
     def _lines(self) -> Iterator[str]:
         """All lines but comments. A comment begins where a record would: a quoted field may contain such a line."""
         allows_comments = self._schema.form.allows_comments
-        for line in self._file:
+        for number, raw in enumerate(self._file, 1):
+            self._line_number = number
+            line = raw.removeprefix("\ufeff") if number == 1 else raw
             if not (allows_comments and self._is_between and line.startswith("#")):
                 self._is_between = False
                 if not line.isascii() and _NO_TEXT.search(line):
@@ -378,7 +398,7 @@ class _Records:
 
     def _error(self, what: str) -> UserCodeError:
         return UserCodeError(
-            f"{self._path}: the record that ends at line {self._reader.line_num} cannot be read as "
+            f"{self._path}: the record that ends at line {self._line_number} cannot be read as "
             f"CSV of ({self._schema}): {what}"
         )
 
@@ -410,18 +430,17 @@ class _CsvWriter:
         self._formats = [field_format(one.type_info, schema.form_of(one)) for one in schema.columns]
         if schema.has_header:
             names = map(quoting(schema.form), [column.name for column in schema.columns])
-            self._write(self._form.delimiter.join(names) + self._form.line_delimiter)
+            self._file.write(
+                (self._form.delimiter.join(names) + self._form.line_delimiter).encode()
+            )
 
     def write(self, batch: Batch) -> None:
         assert isinstance(batch, RowBatch), "CSV files are written from rows"
         lines = [line_of(value, self._formats, self._form) for value in batch.values]
-        self._write("".join(lines))
+        self._file.write(b"".join(lines))
 
     def finish(self) -> None:
         return
-
-    def _write(self, text: str) -> None:
-        self._file.write(text.encode())
 
 
 def _type(method: str, type_info: Any) -> TypeInformation:

@@ -7,6 +7,7 @@ Python's csv module parses the lines.
 from __future__ import annotations
 
 import csv
+import importlib.util
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,22 @@ Format: TypeAlias = Callable[[Any], str]
 
 # Flink's writer (Jackson's) checks texts up to this length, and quotes longer ones without a check.
 UNQUOTED_MAX: Final = 24
+_MOST_OF_FIELD: Final = 2**31 - 1
 _B: Final = t.BasicType
 _UNQUOTED: Final = {_B.BOOLEAN, _B.BYTE, _B.SHORT, _B.INT, _B.LONG, _B.FLOAT, _B.DOUBLE}
+
+
+def _unlimited_csv() -> Any:
+    """Python's csv in C, as a second module with a limit of its own. `csv.field_size_limit` would change the user's process."""
+    spec: Any = importlib.util.find_spec("_csv")
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.field_size_limit(_MOST_OF_FIELD)
+    return module
+
+
+_CSV: Final = _unlimited_csv()
+CsvError: Final[type[Exception]] = _CSV.Error
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +60,15 @@ class Form:
     allows_comments: bool = False
     ignores_errors: bool = False
 
-    def reader(self, lines: Iterable[str]) -> Any:
-        """A reader that turns lines, with their ends, into lists of texts."""
-        return csv.reader(
+    def reader(self, lines: Iterable[str], *, strict: bool = True) -> Any:
+        """A reader that turns lines, with their ends, into lists of texts. It raises CsvError, if it is strict, for what is no CSV."""
+        return _CSV.reader(
             lines,
             delimiter=self.delimiter,
             quotechar=self.quote,
             escapechar=self.escape,
             quoting=csv.QUOTE_NONE if self.quote is None else csv.QUOTE_MINIMAL,
-            strict=True,
+            strict=strict,
         )
 
 
@@ -76,8 +91,11 @@ def parsed(
     return make_row(tuple(names), [*values, *[None] * missing])
 
 
-def line_of(value: Any, formats: Sequence[Format], form: Form) -> str:
-    """The row as a line with its end. Raises: ValueError: the row has another number of fields."""
+def line_of(value: Any, formats: Sequence[Format], form: Form) -> bytes:
+    """The row as a line with its end, in UTF-8.
+
+    Raises: ValueError: the row has another number of fields, or a field has no UTF-8 (half a surrogate pair).
+    """
     values = list(value)
     if len(values) != len(formats):
         raise ValueError(
@@ -85,7 +103,12 @@ def line_of(value: Any, formats: Sequence[Format], form: Form) -> str:
             f"{bounded_repr(value)}"
         )
     fields = [make(one) for make, one in zip(formats, values, strict=True)]
-    return form.delimiter.join(fields) + form.line_delimiter
+    try:
+        return (form.delimiter.join(fields) + form.line_delimiter).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"a row cannot be written as CSV: {error}: {bounded_repr(value)}"
+        ) from error
 
 
 def field_parser(type_info: TypeInformation, form: Form) -> Parse:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
@@ -20,8 +20,13 @@ from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.formats.json_columns import json_schema_of, read_messages
 from penstock.datastream.formats.json_fields import FieldsReader, fields_in_order
 from penstock.datastream.formats.json_schema import type_of_schema
-from penstock.datastream.formats.json_texts import RowTexts, encoded, json_text
-from penstock.datastream.formats.text_values import checked_int, checked_row_type, parser_of
+from penstock.datastream.formats.json_texts import RowTexts, as_bytes, encoded, json_text
+from penstock.datastream.formats.text_values import (
+    checked_int,
+    checked_row_type,
+    fitted_decimal,
+    parser_of,
+)
 from penstock.model import types as t
 from penstock.model.errors import ConfigurationError
 from penstock.model.row import make_row
@@ -66,9 +71,10 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         *,
         fails_on_missing_field: bool = False,
         ignores_errors: bool = False,
+        takes_arrays: bool = False,
     ) -> None:
         self._row_type = row_type
-        self._rules = _Rules(fails_on_missing_field, ignores_errors)
+        self._rules = _Rules(fails_on_missing_field, ignores_errors, takes_arrays)
         self._convert: Convert | None = None
         self._reader: FieldsReader | None = None
 
@@ -141,7 +147,9 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         if self._rules.fails_on_missing_field or json_schema_of(self._row_type) is None:
             return self
         made = JsonRowDeserializationSchema(
-            self._row_type, ignores_errors=self._rules.ignores_errors
+            self._row_type,
+            ignores_errors=self._rules.ignores_errors,
+            takes_arrays=self._rules.takes_arrays,
         )
         made._read = fields_in_order(self._row_type, names)
         return made
@@ -167,10 +175,12 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             self._type: RowTypeInfo | None = None
             self._fails_on_missing_field = False
             self._ignores_errors = False
+            self._takes_arrays = False
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
             """Set the ROW type of the values."""
             self._type = checked_row_type(type_info)
+            self._takes_arrays = False
             return self
 
         def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
@@ -178,6 +188,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             if json_schema is None:
                 raise TypeError("The json_schema must not be None.")
             self._type = checked_row_type(type_of_schema(json_schema))
+            self._takes_arrays = True
             return self
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
@@ -209,6 +220,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
                 self._type,
                 fails_on_missing_field=self._fails_on_missing_field,
                 ignores_errors=self._ignores_errors,
+                takes_arrays=self._takes_arrays,
             )
 
 
@@ -234,7 +246,7 @@ class JsonRowSerializationSchema(SerializationSchema):
 
         Raises ValueError if the value is not of the declared type.
         """
-        return self._writer().one(value).encode()
+        return as_bytes(self._writer().one(value))
 
     def serialize_values(self, values: Sequence[Any]) -> list[bytes]:
         """Return the objects of all values. Raises: as `serialize`, for the first value that raises."""
@@ -291,10 +303,11 @@ class JsonRowSerializationSchema(SerializationSchema):
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The rules for fields that are missing or cannot be read."""
+    """The rules for fields that are missing or cannot be read. `takes_arrays`: for Rows without names, which are tuples of a JSON Schema."""
 
     fails_on_missing_field: bool
     ignores_errors: bool
+    takes_arrays: bool = False
 
     def or_none(self, convert: Convert) -> Convert:
         """Extends a converter: null becomes None, and with `ignores_errors` so does a value that cannot be read."""
@@ -327,6 +340,8 @@ def _reader(type_info: TypeInformation, rules: _Rules) -> Convert:  # ruff: igno
         return inner(type_info.element_type)
     if isinstance(type_info, t.BasicTypeInfo):
         return rules.or_none(_basic_reader(type_info))
+    if isinstance(type_info, t.DecimalTypeInfo):
+        return rules.or_none(_decimal_reader(type_info))
     try:
         parse = parser_of(type_info)
     except TypeError:
@@ -344,7 +359,8 @@ def _row_reader(
 ) -> Convert:
     """`read_names`: a value of another field is None if it cannot be read. None: all fields count."""
     names = tuple(row_type.get_field_names())
-    unread = _Rules(rules.fails_on_missing_field, ignores_errors=True)
+    takes_arrays = rules.takes_arrays and names == tuple(f"f{at}" for at in range(len(names)))
+    unread = replace(rules, ignores_errors=True)
     counts = names if read_names is None else read_names
     readers = [
         _reader(kind, rules if name in counts else unread)
@@ -352,7 +368,7 @@ def _row_reader(
     ]
 
     def read(item: Any) -> Any:
-        if isinstance(item, list):  # a tuple in JSON Schema
+        if takes_arrays and isinstance(item, list):
             if len(item) != len(names):
                 raise ValueError(f"expected an array of {len(names)}, got {len(item)} values")
             found = item
@@ -398,7 +414,8 @@ def _basic_reader(type_info: t.BasicTypeInfo) -> Convert:
     def read(item: Any) -> Any:
         if isinstance(item, str):
             return parse(item)
-        if kind is _B.STRING:
+        # The only floats are NaN and the infinities without quotes, which are no JSON.
+        if kind is _B.STRING and not isinstance(item, float):
             return str(item) if isinstance(item, Decimal) else json_text(_plain(item))
         is_number = isinstance(item, int | Decimal) and not isinstance(item, bool)
         if kind is _B.BOOLEAN and isinstance(item, bool):
@@ -409,6 +426,19 @@ def _basic_reader(type_info: t.BasicTypeInfo) -> Convert:
             return float(item)
         if kind is _B.BIG_DEC and is_number:
             return Decimal(item)
+        raise ValueError(f"expected {type_info}, got {bounded_repr(item)}")
+
+    return read
+
+
+def _decimal_reader(type_info: t.DecimalTypeInfo) -> Convert:
+    parse = parser_of(type_info)
+
+    def read(item: Any) -> Any:
+        if isinstance(item, str):
+            return parse(item)
+        if isinstance(item, int | Decimal) and not isinstance(item, bool):
+            return fitted_decimal(Decimal(item), type_info)
         raise ValueError(f"expected {type_info}, got {bounded_repr(item)}")
 
     return read

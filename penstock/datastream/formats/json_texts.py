@@ -7,6 +7,7 @@ Source: Flink's RowToJsonConverters.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import Any, Final, TypeAlias
@@ -80,15 +81,38 @@ def _values_of(row: Any) -> tuple[Any, ...]:
 
 
 def encoded(texts: Sequence[str]) -> list[bytes]:
-    """Texts of JSON as UTF-8. Raises: UnicodeEncodeError: one has half a surrogate pair."""
-    made = "\n".join(texts).encode().split(b"\n") if texts else []
+    """Texts of JSON, each as `as_bytes` makes it."""
+    made = as_bytes("\n".join(texts)).split(b"\n") if texts else []
     # A decimal number is written as its object writes itself, and that may be any text.
-    return made if len(made) == len(texts) else list(map(str.encode, texts))
+    return made if len(made) == len(texts) else list(map(as_bytes, texts))
+
+
+def as_bytes(text: str) -> bytes:
+    """A text of JSON as UTF-8. Half a surrogate pair has no UTF-8; Python's escape for it is that of JSON."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def json_text(value: Any) -> str:
-    """What `json` knows how to write."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    """What `json` knows how to write. Floats that JSON does not have are texts: "NaN", "Infinity", "-Infinity"."""
+    try:
+        return _dumps(value)
+    except ValueError:
+        return _dumps(_with_texts(value))
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _with_texts(value: Any) -> Any:
+    """The value with texts in place of floats that JSON does not have. Source: Jackson's QUOTE_NON_NUMERIC_NUMBERS."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(float(value))
+    if isinstance(value, list | tuple):
+        return list(map(_with_texts, value))
+    if isinstance(value, dict):
+        return {_with_texts(key): _with_texts(one) for key, one in value.items()}
+    return value
 
 
 # ---------------------------------------------------------------------- one value
@@ -115,7 +139,8 @@ def _some_writer(type_info: TypeInformation) -> Write:
         element = _writer(type_info.element_type)
         return lambda made: f"[{','.join(map(element, made))}]"
     form = formatter_of(type_info, zoned=True)
-    return lambda made: json_text(form(made))
+    is_number = isinstance(type_info, t.DecimalTypeInfo)
+    return form if is_number else lambda made: json_text(form(made))
 
 
 def _map_writer(map_type: t.MapTypeInfo) -> Write:
@@ -132,9 +157,9 @@ def _basic_writer(type_info: t.BasicTypeInfo) -> Write:
         return lambda made: str(int(made))
     if plain is float or plain is bool:
         return lambda made: json_text(plain(made))
-    if kind is _B.BIG_DEC:
-        return str  # json would turn the number into a float
     form = _formatter(type_info)
+    if kind is _B.BIG_DEC:
+        return form  # json would turn the number into a float
     return lambda made: json_text(form(made))
 
 
@@ -176,7 +201,11 @@ def _plain_writer(classes: set[type], write: Write) -> WriteAll:
     def texts(values: Sequence[Any]) -> list[str]:
         if not values or not classes.issuperset(map(type, values)):
             return list(map(write, values))
-        return _in_lines(values)[1:-1].split("\n")
+        made = _in_lines(values)[1:-1]
+        # Only NaN and the infinities have these letters, if all are numbers.
+        if float in classes and ("N" in made or "I" in made):
+            return list(map(write, values))
+        return made.split("\n")
 
     return texts
 

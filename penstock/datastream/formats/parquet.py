@@ -6,10 +6,10 @@ pyarrow schema, and a file may be read without a declared type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, BinaryIO, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -23,8 +23,10 @@ from penstock.datastream.formats.file_format import BulkFormat, FileFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
 from penstock.model.errors import ConfigurationError, UserCodeError
-from penstock.runtime.codecs.convert import to_columns
-from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
+from penstock.runtime.codecs.convert import arrow_schema, cast_to, is_columnar, to_columns
+from penstock.runtime.codecs.epoch import epoch_ms
+from penstock.runtime.codecs.nanos import nanos_as_micros
+from penstock.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.operator import Accepts
 
 DEFAULT_BATCH_ROWS: Final = 65_536
@@ -35,8 +37,9 @@ class ParquetFormat(BulkFormat):
     """Reads Parquet files by row groups. Not in PyFlink.
 
     Args:
-        columns: the columns to read; None: all.
-        timestamps: the int64 column with each record's event time in epoch ms.
+        columns: the columns to read; None: those of `type_info`, or all. One that a file lacks is None in its records.
+        timestamps: the column with each record's event time: an integer in epoch ms, a timestamp or a date in its own unit. Digits
+            below a millisecond are cut. A record with a null in it has no time.
         type_info: the declared type; None: the file's own columns.
     """
 
@@ -51,6 +54,8 @@ class ParquetFormat(BulkFormat):
             raise ConfigurationError(
                 f"ParquetFormat: batch_size must be 1 or more, got {batch_size}."
             )
+        if columns is None and isinstance(type_info, RowTypeInfo):
+            columns = type_info.get_field_names()
         self._columns = None if columns is None else list(columns)
         self._batch_size = batch_size
         self._timestamps = timestamps
@@ -74,18 +79,44 @@ class ParquetFormat(BulkFormat):
             yield FilePiece(path, start, metadata.num_row_groups, size)
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
-        with arrow_input(piece.path) as source, pq.ParquetFile(source) as file:
+        with _opened(piece.path) as file:
             stop = file.num_row_groups if piece.stop is None else piece.stop
             groups = list(range(piece.start, stop))
-            batches = file.iter_batches(self._batch_size, row_groups=groups, columns=self._columns)
-            for data in batches:
-                yield ColumnBatch(data, self._stamps(data))
+            names = file.schema_arrow.names
+            read = None if self._columns is None else self._found(names)
+            for data in file.iter_batches(self._batch_size, row_groups=groups, columns=read):
+                yield ColumnBatch(self._declared(data, piece.path), self._stamps(data, piece.path))
 
-    def _stamps(self, data: pa.RecordBatch) -> Any:
-        if self._timestamps is None:
+    def _found(self, names: Sequence[str]) -> list[str]:
+        """The columns of a file that are read: at least one, which says how many records there are."""
+        wanted = {*(self._columns or ()), self._timestamps}
+        return [name for name in names if name in wanted] or list(names[:1])
+
+    def _declared(self, data: pa.RecordBatch, path: str) -> pa.RecordBatch:
+        """The wanted columns in their order and with their declared types. Those that the file lacks are null, as in Flink."""
+        if self._columns is None:
+            return data
+        kinds = dict.fromkeys(self._columns, None)
+        if self._type is not None and is_columnar(self._type):
+            kinds.update(zip(self._columns, arrow_schema(self._type).types, strict=False))
+        arrays = [_column(data, name, kind, path) for name, kind in kinds.items()]
+        return pa.RecordBatch.from_arrays(arrays, names=list(kinds))
+
+    def _stamps(self, data: pa.RecordBatch, path: str) -> Int64s | None:
+        name = self._timestamps
+        if name is None:
             return None
-        stamps = data.column(self._timestamps).to_numpy(zero_copy_only=False)
-        return stamps.astype(np.int64, copy=False)
+        if name not in data.schema.names:
+            raise UserCodeError(
+                f"{shown(path)}: it lacks the column {name!r}, which timestamps= names. It has "
+                f"{data.schema.names}."
+            )
+        try:
+            return epoch_ms(data.column(name))
+        except (TypeError, OverflowError, pa.ArrowInvalid) as error:
+            raise UserCodeError(
+                f"{shown(path)}: the column {name!r} has no event times: {error}."
+            ) from error
 
 
 class ParquetColumnarRowInputFormat(ParquetFormat):
@@ -239,7 +270,9 @@ class _AvroParquetFormat(FileFormat):
         convert = from_arrow(schema)
         for batch in ParquetFormat(columns, ROWS_PER_BATCH).read(piece):
             assert isinstance(batch, ColumnBatch)
-            yield RowBatch([convert({**row, **added}) for row in batch.data.to_pylist()])
+            arrays = map(nanos_as_micros, batch.data.columns)
+            rows = pa.RecordBatch.from_arrays(list(arrays), batch.data.schema.names).to_pylist()
+            yield RowBatch([convert({**row, **added}) for row in rows])
 
 
 class _AvroParquetFactory(BulkWriterFactory):
@@ -281,8 +314,37 @@ def _of_record(schema: AvroSchema, where: str) -> AvroSchema:
     return schema
 
 
+@contextlib.contextmanager
+def _opened(path: str) -> Generator[Any]:
+    """A file. What pyarrow says of its content names it. INT96, the times of Impala and old Spark, are microseconds: those of 9999 fit."""
+    try:
+        with (
+            arrow_input(path) as source,
+            pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file,
+        ):
+            yield file
+    except pa.ArrowInvalid as error:
+        raise UserCodeError(f"{shown(path)}: it cannot be read as Parquet: {error}") from error
+
+
+def _column(data: pa.RecordBatch, name: str, kind: pa.DataType | None, path: str) -> pa.Array:
+    """The column of a file. `kind`: the declared type; None: the file's own."""
+    if name not in data.schema.names:
+        return pa.nulls(data.num_rows, kind or pa.null())
+    array = data.column(name)
+    try:
+        return array if kind is None else cast_to(array, kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        if pa.types.is_timestamp(array.type) and kind == pa.timestamp("ns", "UTC"):
+            return array  # An INSTANT further away than nanoseconds reach.
+        raise UserCodeError(
+            f"{shown(path)}: the column {name!r} of type {array.type} does not fit the declared "
+            f"{kind}: {error}"
+        ) from error
+
+
 def _metadata(path: str) -> Any:
-    with arrow_input(path) as source, pq.ParquetFile(source) as file:
+    with _opened(path) as file:
         return file.metadata
 
 

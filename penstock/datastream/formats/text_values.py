@@ -1,5 +1,7 @@
 """Single values as text, by their declared types, as in JSON strings and CSV fields.
 
+Numbers, dates and times have the signs that Java's parsers take, in ASCII: Python's own take `1_000`, digits of other
+scripts, `inf` and `20240131` too.
 Source: Flink's JsonRow and CsvRow schemas; differs: numbers that do not fit their type are refused, not truncated.
 """
 
@@ -14,6 +16,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from penstock.model import types as t
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.time import Instant
 from penstock.model.type_information import (
     DateTypeInfo,
@@ -21,6 +24,7 @@ from penstock.model.type_information import (
     TimestampTypeInfo,
     TimeTypeInfo,
 )
+from penstock.runtime.codecs.by_type import codec_of
 from penstock.runtime.records.text import format_value, java_text
 
 Parse: TypeAlias = Callable[[str], Any]
@@ -39,8 +43,10 @@ def parser_of(type_info: t.TypeInformation) -> Parse:
     if isinstance(type_info, t.BasicTypeInfo):
         kind = type_info.basic_type
         if kind in _BITS:
-            return lambda text: checked_int(int(text), kind)
+            return lambda text: checked_int(_integer(text), kind)
         return _BASIC_PARSERS.get(kind, _integer)
+    if isinstance(type_info, t.DecimalTypeInfo):
+        return lambda text: fitted_decimal(_decimal(text), type_info)
     if is_bytes(type_info):
         return lambda text: base64.b64decode(text, validate=True)
     for kinds, parse in _TIME_PARSERS:
@@ -58,8 +64,12 @@ def formatter_of(type_info: t.TypeInformation, *, zoned: bool) -> Format:  # ruf
     if isinstance(type_info, t.BasicTypeInfo):
         if type_info.basic_type is _B.INSTANT:
             return format_instant if zoned else lambda value: format_instant(value, " ")
+        if type_info.basic_type is _B.BIG_DEC:
+            return _decimal_text
         is_java = type_info.basic_type in {_B.BOOLEAN, _B.FLOAT, _B.DOUBLE}
         return partial(format_value, type_info=type_info) if is_java else str
+    if isinstance(type_info, t.DecimalTypeInfo):
+        return lambda value: format(fitted_decimal(value, type_info), "f")
     if is_bytes(type_info):
         return lambda value: base64.b64encode(bytes(value)).decode("ascii")
     if is_time(type_info, (TimestampTypeInfo,)):
@@ -87,6 +97,19 @@ def checked_int(number: int, kind: t.BasicType) -> int:
     if bits is not None and not -(1 << bits - 1) <= number < 1 << bits - 1:
         raise ValueError(f"{number} does not fit into {kind.value} ({bits} bits)")
     return number
+
+
+def fitted_decimal(value: Decimal | int, type_info: t.DecimalTypeInfo) -> Decimal:
+    """The number with the digits of a DECIMAL.
+
+    Raises: ValueError: it would lose digits; TypeError: it is no decimal number.
+    """
+    codec = codec_of(type_info)
+    try:
+        fitted: Decimal = codec.enforce([codec.coerce(value)])[0]
+    except OverflowError as error:
+        raise ValueError(str(error)) from error
+    return fitted
 
 
 def is_bytes(type_info: t.TypeInformation) -> bool:
@@ -118,20 +141,39 @@ def naive_utc(value: dt.datetime) -> dt.datetime:
     return value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
 
 
+def _matched(pattern: re.Pattern[str], text: str, expected: str) -> str:
+    """The text without the spaces around it that Java's trim takes away. Raises: ValueError: it is something else."""
+    trimmed = text.strip(_JAVA_SPACE)
+    if pattern.fullmatch(trimmed) is None:
+        raise ValueError(f"expected {expected}, got {bounded_repr(text, 100)}")
+    return trimmed
+
+
 def _integer(text: str) -> int:
-    return int(text)
+    return int(_matched(_INTEGER, text, "a whole number"))
+
+
+def _float(text: str) -> float:
+    return float(_matched(_FLOAT, text, "a number, NaN or Infinity"))
 
 
 def _decimal(text: str) -> Decimal:
+    number = _matched(_NUMBER, text, "a decimal number")
     try:
-        return Decimal(text.strip())
+        return Decimal(number)
     except InvalidOperation:
-        raise ValueError(f"expected a decimal number, got {text!r}") from None
+        raise ValueError(f"expected a decimal number, got {bounded_repr(text, 100)}") from None
+
+
+def _decimal_text(value: Any) -> str:
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise ValueError(f"expected a finite number, got {value!r}")
+    return str(value)
 
 
 def _boolean(text: str) -> bool:
     known = {"true": True, "false": False}
-    found = known.get(text.strip().lower())
+    found = known.get(text.strip(_JAVA_SPACE).lower())
     if found is None:
         raise ValueError(f"expected true or false, got {text!r}")
     return found
@@ -144,7 +186,8 @@ def _char(text: str) -> str:
 
 
 def _instant(text: str) -> Instant:
-    stamp = dt.datetime.fromisoformat(text.strip())
+    text = _matched(_STAMP, text, "a date and a time")
+    stamp = dt.datetime.fromisoformat(text)
     since = (stamp if stamp.tzinfo else stamp.replace(tzinfo=dt.UTC)) - _EPOCH
     fraction = _FRACTION.search(text)  # Python's datetime has no nanoseconds
     nanos = int(fraction[1][:9].ljust(9, "0")) if fraction else 0
@@ -152,28 +195,40 @@ def _instant(text: str) -> Instant:
 
 
 def _stamp(text: str) -> dt.datetime:
+    stamp = dt.datetime.fromisoformat(_matched(_STAMP, text, "a date and a time"))
     try:
-        return naive_utc(dt.datetime.fromisoformat(text.strip()))
+        return naive_utc(stamp)
     except OverflowError as error:  # in UTC the year is out of Python's range
         raise ValueError(f"{text!r} is out of range: {error}") from error
 
 
 def _time(text: str) -> dt.time:
-    return dt.time.fromisoformat(text.strip()).replace(tzinfo=None)
+    return dt.time.fromisoformat(_matched(_TIME, text, "a time")).replace(tzinfo=None)
 
 
 def _date(text: str) -> dt.date:
-    return dt.date.fromisoformat(text.strip())
+    return dt.date.fromisoformat(_matched(_DATE, text, "a date"))
 
 
-_FRACTION: Final = re.compile(r"[.,](\d+)")
+_JAVA_SPACE: Final = "".join(map(chr, range(0x21)))
+_DIGITS: Final = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+")
+_NUMBER: Final = re.compile(rf"[-+]?{_DIGITS}")
+_FLOAT: Final = re.compile(rf"NaN|[-+]?(?:Infinity|{_DIGITS})")
+_DAY: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_ZONE: Final = r"(?:Z|[-+][0-9]{2}(?::?[0-9]{2}(?::?[0-9]{2})?)?)"
+_CLOCK: Final = rf"[0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:[.,][0-9]+)?)?{_ZONE}?"
+_DATE: Final = re.compile(_DAY)
+_TIME: Final = re.compile(_CLOCK)
+_STAMP: Final = re.compile(rf"{_DAY}(?:[T ]{_CLOCK})?")
+_FRACTION: Final = re.compile(r"[.,]([0-9]+)")
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _BASIC_PARSERS: Final[dict[t.BasicType, Parse]] = {
     _B.STRING: str,
     _B.CHAR: _char,
     _B.BOOLEAN: _boolean,
-    _B.FLOAT: float,
-    _B.DOUBLE: float,
+    _B.FLOAT: _float,
+    _B.DOUBLE: _float,
     _B.BIG_INT: _integer,
     _B.BIG_DEC: _decimal,
     _B.INSTANT: _instant,

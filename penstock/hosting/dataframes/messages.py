@@ -7,18 +7,14 @@ Source: Spark ArrowConverters.toBatchIterator.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.model.types import RowTypeInfo
 from penstock.runtime.codecs.convert import arrow_schema
+from penstock.runtime.codecs.epoch import epoch_ms
 from penstock.runtime.elements import ColumnBatch, Int64s
-
-_MICROS_PER_MS: Final = 1000
-_MS_PER_DAY: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +54,7 @@ def _epoch_ms(data: pa.RecordBatch, name: str) -> Int64s:
             f"the timestamp column {name!r} is NULL in {record}, but every record needs a "
             "time. Filter out such rows, or give them a time with coalesce."
         )
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        return np.floor_divide(_numbers(column.cast(pa.int64())), _MICROS_PER_MS)
-    if pa.types.is_date32(kind):
-        return np.multiply(_numbers(column.cast(pa.int32()).cast(pa.int64())), _MS_PER_DAY)
-    return _numbers(column)
-
-
-def _numbers(column: pa.Array) -> Int64s:
-    numbers: Int64s = column.to_numpy(zero_copy_only=False)
-    return numbers
+    return epoch_ms(column)
 
 
 def _large(schema: pa.Schema) -> pa.Schema:

@@ -48,6 +48,6 @@ def check_attempt(
     limit = spark.get(_MOST, "not set, so YARN's own limit counts")
     say(
         f"if this driver is lost, YARN starts it again ({_MOST}: {limit}). Without high "
-        f"availability the job then has to begin from nothing, which is refused unless {anew} is true. Set "
-        f"high-availability.type to continue there, or {_MOST}=1"
+        f"availability the job then has to begin from nothing, which is refused unless {anew} is true. "
+        f"Set high-availability.type to continue there, or {_MOST}=1"
     )

@@ -9,20 +9,30 @@ import pyarrow as pa
 
 from penstock.model import types as t
 from penstock.model.texts.bounded_text import bounded_repr
+from penstock.runtime.codecs.nanos import nanos_as_micros, nanos_as_numbers
 from penstock.runtime.value_classes import classes_of
 
 NONE: Final = type(None)
+_UNHELD: Final = (pa.ArrowException, OverflowError, UnicodeError)
+"""What Arrow raises for a value of the right type: half a surrogate pair, a None as a dict's key, a time out of its range."""
+
+
+class NoColumnForValue(ValueError):
+    """A value has its declared type, and Arrow cannot hold it. It stays a Python value where rows will do."""
 
 
 def values_of_array(array: pa.Array) -> list[Any]:
-    """The Python values of a column without a declared type. Numbers take a shorter way than `to_pylist`."""
+    """The Python values of a column without a declared type. Numbers take a shorter way than `to_pylist`.
+
+    Of times in nanoseconds the microseconds are kept.
+    """
     kind = array.type
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     values: list[Any]
     if is_number and array.null_count == 0:
         values = array.to_numpy(zero_copy_only=False).tolist()
     else:
-        values = array.to_pylist()
+        values = nanos_as_micros(array).to_pylist()
     return values
 
 
@@ -54,16 +64,33 @@ class Codec:
         return values
 
     def back(self, values: list[Any]) -> list[Any]:
-        """Python values from those that `to_pylist` gave."""
+        """Python values from those that `to_pylist` gave, with numbers for times in nanoseconds."""
         return values
 
     def to_array(self, values: Sequence[Any]) -> pa.Array:
-        """Check the values and convert them to Arrow."""
-        return pa.array(self.plain(self.enforce(values)), type=self.arrow)
+        """Check the values and convert them to Arrow.
+
+        Raises: NoColumnForValue: a value has the type, and Arrow cannot hold it; as `enforce`.
+        """
+        enforced = self.enforce(values)
+        try:
+            return pa.array(self.plain(enforced), type=self.arrow)
+        except _UNHELD as error:
+            raise NoColumnForValue(f"no column of {self.arrow} holds it: {error}") from error
+
+    def as_sent(self, values: Sequence[Any]) -> list[Any]:
+        """The values as a column would give them back; one that Arrow cannot hold as `enforce` gives it. Raises: as `enforce`."""
+        try:
+            return self.from_array(self.to_array(values))
+        except NoColumnForValue:
+            if len(values) == 1:
+                return list(self.enforce(values))
+        half = len(values) // 2
+        return [*self.as_sent(values[:half]), *self.as_sent(values[half:])]
 
     def from_array(self, array: pa.Array) -> list[Any]:
         """The Python values of a column."""
-        return self.back(array.to_pylist())
+        return self.back(nanos_as_numbers(array).to_pylist())
 
     def refuse(self, value: Any, expected: str) -> NoReturn:
         raise TypeError(

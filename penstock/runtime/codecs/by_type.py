@@ -381,6 +381,13 @@ class RecordCodec(Codec):
         made = iter(self.records(columns, len(present)))
         return [None if v is None else next(made) for v in values]
 
+    def as_sent(self, values: Sequence[Any]) -> list[Any]:
+        values = self.as_records(values)
+        present = [v for v in values if v is not None]
+        columns = [f.as_sent(c) for f, c in zip(self.fields, self.columns_of(present), strict=True)]
+        made = iter(self.records(columns, len(present), present))
+        return [None if v is None else next(made) for v in values]
+
     def columns_of(self, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """The values as columns, one tuple per field. Raises: AssertionError for another class or width than declared."""
         expected = tuple if self.row_names is None else Row

@@ -15,9 +15,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.model.row import RowKind, make_rows
+from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.types import TypeInformation, is_pickled
-from penstock.runtime.codecs.base import Codec, values_of_array
+from penstock.runtime.codecs.base import Codec, NoColumnForValue, values_of_array
 from penstock.runtime.codecs.by_type import RecordCodec, codec_of
+from penstock.runtime.codecs.nanos import has_nanos, nanos_as_micros
+from penstock.runtime.codecs.time import InstantCodec
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.partial_columns import PartialColumns
 
@@ -44,14 +47,48 @@ def arrow_schema(type_info: TypeInformation) -> pa.Schema:
 def to_columns(batch: RowBatch, type_info: TypeInformation | None) -> ColumnBatch:
     """Check every value and put it into Arrow. A value that does not fit is converted, if that can be done without doubt.
 
-    Raises: TypeError, AssertionError (another number of fields), OverflowError, as PyFlink's coders do.
+    Raises: TypeError, AssertionError (another number of fields), OverflowError, as PyFlink's coders do. NoColumnForValue, which shows the
+        record: a value fits, and Arrow cannot hold it.
     """
     codec = _columnar(type_info)
     try:
         return _in_arrow(batch, codec)
+    except NoColumnForValue as error:
+        raise _unheld(batch, codec, error) from error
     except MISFIT:
-        converted = list(map(codec.converted, batch.values))
-    return _in_arrow(RowBatch(converted, batch.timestamps), codec)
+        converted = RowBatch(list(map(codec.converted, batch.values)), batch.timestamps)
+    try:
+        return _in_arrow(converted, codec)
+    except NoColumnForValue as error:
+        raise _unheld(converted, codec, error) from error
+
+
+def to_sent(batch: RowBatch, type_info: TypeInformation | None) -> Batch:
+    """What rows of a columnar type leave a task as: columns, or, if Arrow cannot hold a value, the rows that columns would give back.
+
+    That value stays what it is. Raises: as `to_columns`, for values that do not fit.
+    """
+    try:
+        return to_columns(batch, type_info)
+    except NoColumnForValue:
+        values = coded_values(batch.values, type_info)
+    return RowBatch(codec_of(type_info).as_sent(values), batch.timestamps)
+
+
+def _unheld(batch: RowBatch, codec: Codec, error: NoColumnForValue) -> NoColumnForValue:
+    """The error with the first record that no columns hold."""
+    while len(batch) > 1:
+        half = batch.slice(0, len(batch) // 2)
+        try:
+            _in_arrow(half, codec)
+        except NoColumnForValue as found:
+            batch, error = half, found
+        else:
+            batch = batch.slice(len(half), len(batch))
+    return NoColumnForValue(
+        f"a record of the type {codec.type_info} cannot be made columns: {error}. The record: "
+        f"{bounded_repr(batch.values[0], 200)}"
+    )
 
 
 def _in_arrow(batch: RowBatch, codec: Codec) -> ColumnBatch:
@@ -61,7 +98,10 @@ def _in_arrow(batch: RowBatch, codec: Codec) -> ColumnBatch:
         return ColumnBatch(data, batch.timestamps)
     records = codec.as_records(values)
     columns = codec.columns_of(records)
-    arrays = [f.to_array(column) for f, column in zip(codec.fields, columns, strict=True)]
+    arrays = [
+        _array(name, field, column)
+        for name, field, column in zip(codec.names, codec.fields, columns, strict=True)
+    ]
     names = list(codec.names)
     if codec.row_names is not None:
         kinds = [row._row_kind.value for row in records]  # ruff: ignore[private-member-access] - hot
@@ -70,6 +110,13 @@ def _in_arrow(batch: RowBatch, codec: Codec) -> ColumnBatch:
             arrays.append(pa.array(kinds, pa.int8()))
             names.append(ROW_KIND_COLUMN)
     return ColumnBatch(pa.RecordBatch.from_arrays(arrays, names=names), batch.timestamps)
+
+
+def _array(name: str, field: Codec, column: Sequence[Any]) -> pa.Array:
+    try:
+        return field.to_array(column)
+    except NoColumnForValue as error:
+        raise NoColumnForValue(f"field {name!r}: {error}") from error
 
 
 def to_rows(batch: ColumnBatch, type_info: TypeInformation | None) -> RowBatch:
@@ -129,10 +176,10 @@ def is_as_declared(schema: pa.Schema, type_info: TypeInformation | None) -> bool
 def travel_form(
     type_info: TypeInformation | None,
 ) -> Callable[[RowBatch, TypeInformation | None], Batch] | None:
-    """What rows of this type go through when they leave a task: columnar ones become columns. None: they leave as they are."""
+    """What rows of this type go through when they leave a task: columnar ones become columns where they can. None: they leave as they are."""
     if is_pickled(type_info):
         return None
-    return to_columns if is_columnar(type_info) else enforce
+    return to_sent if is_columnar(type_info) else enforce
 
 
 def enforce(batch: RowBatch, type_info: TypeInformation | None) -> RowBatch:
@@ -235,10 +282,21 @@ def _without_column(codec: Codec) -> str:
     )
 
 
+def cast_to(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The array as one of the type. Of times in nanoseconds the microseconds are kept, if the type has these.
+
+    Raises: pa.ArrowInvalid, pa.ArrowNotImplementedError: a value does not fit.
+    """
+    if array.type == kind:
+        return array
+    return (array if has_nanos(kind) else nanos_as_micros(array)).cast(kind)
+
+
 def _values(array: pa.Array, codec: Codec, name: str) -> list[Any]:
-    if array.type != codec.arrow:
+    is_instant = isinstance(codec, InstantCodec) and pa.types.is_timestamp(array.type)
+    if array.type != codec.arrow and not is_instant:
         try:
-            array = array.cast(codec.arrow)
+            array = cast_to(array, codec.arrow)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise TypeError(
                 f"column {name!r} of type {array.type} does not fit the declared {codec.type_info}: "

@@ -13,13 +13,14 @@ import pyarrow as pa
 from penstock.model import types as t
 from penstock.model.time import Instant
 from penstock.runtime.codecs.base import Codec, ExactCodec
+from penstock.runtime.codecs.epoch import PER_SECOND
 from penstock.runtime.value_classes import classes_of
 
 _ZONE_OF: Final = attrgetter("tzinfo")
 
 
 class InstantCodec(ExactCodec):
-    """Instants. In Arrow they are nanoseconds since the epoch in UTC."""
+    """Instants. In Arrow they are nanoseconds since the epoch in UTC. Columns of files may have another unit, for times further away."""
 
     def __init__(self, type_info: t.TypeInformation) -> None:
         super().__init__(type_info, Instant, pa.timestamp("ns", tz="UTC"))
@@ -28,10 +29,12 @@ class InstantCodec(ExactCodec):
         return [None if v is None else v.seconds * 10**9 + v.nanos for v in values]
 
     def from_array(self, array: pa.Array) -> list[Any]:
-        return self.back(array.cast(pa.int64()).to_pylist())
+        nanos = 10**9 // PER_SECOND[array.type.unit]
+        numbers = array.cast(pa.int64()).to_pylist()
+        return self.back([None if v is None else v * nanos for v in numbers])
 
     def back(self, values: list[Any]) -> list[Any]:
-        return [None if v is None else Instant(*divmod(_nanos(v), 10**9)) for v in values]
+        return [None if v is None else Instant(*divmod(v, 10**9)) for v in values]
 
 
 class UtcTimestampCodec(ExactCodec):
@@ -107,7 +110,11 @@ class DecimalCodec(ExactCodec):
         missing = exponent + self._scale
         number = int("".join(map(str, digits)))
         dropped = 0
-        if missing >= 0:
+        if not number:
+            missing = 0
+        elif not -self._scale <= value.adjusted() < self._digits:
+            dropped = 1  # Powers of a large exponent would fill the memory.
+        elif missing >= 0:
             number *= 10**missing
         else:
             number, dropped = divmod(number, 10**-missing)
@@ -131,15 +138,3 @@ def time_codec(type_info: t.TypeInformation) -> Codec:
     if word in {"TimestampTypeInfo", "LocalDateTime"}:
         return TimestampCodec(type_info)
     raise TypeError(f"{type_info} is not a type that records can have; use a type of `Types`")
-
-
-def _nanos(value: Any) -> int:
-    """Nanoseconds of a timestamp inside a nested value, in any of the forms that Arrow returns."""
-    if isinstance(value, int):
-        return value
-    # Arrow returns a pandas.Timestamp if pandas is installed.
-    if hasattr(value, "value"):
-        return int(value.value)
-    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-    micros: int = (value - epoch) // dt.timedelta(microseconds=1)
-    return micros * 1000

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.model.types import TypeInformation
 from penstock.runtime.codecs.convert import arrow_schema
+from penstock.runtime.codecs.epoch import epoch_ms
 
 
 class Column:
@@ -382,8 +383,10 @@ def _substring(value: Any, start: int, length: int | None) -> Any:
 
 
 def _to_epoch_ms(value: Any) -> Any:
-    in_ms = pc.cast(value, pa.timestamp("ms", tz=value.type.tz), safe=False)
-    return pc.cast(in_ms, pa.int64())
+    if isinstance(value, pa.Scalar):
+        return _to_epoch_ms(pa.repeat(value, 1))[0]
+    array = value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+    return pa.array(epoch_ms(array), mask=array.is_null().to_numpy(zero_copy_only=False))
 
 
 _OPERATIONS: Final[dict[str, Callable[..., Any]]] = {

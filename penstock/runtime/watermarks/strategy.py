@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.model.texts.bounded_text import bounded_repr
 from penstock.model.time import Duration, millis_of
+from penstock.runtime.codecs.epoch import epoch_ms
 from penstock.runtime.elements import (
     MIN_WATERMARK,
     NO_TIMESTAMP,
@@ -43,7 +43,7 @@ class TimestampAssigner(ABC):
 
 
 class ColumnTimestamps(TimestampAssigner):
-    """Reads the event time from a column or field: epoch ms as an integer, or an Arrow timestamp. Works on any batch."""
+    """Reads the event time from a column or field: epoch ms as an integer, a timestamp or a date. Works on any batch."""
 
     def __init__(self, column: str) -> None:
         self.column = column
@@ -63,17 +63,10 @@ class ColumnTimestamps(TimestampAssigner):
             raise ValueError(
                 f"timestamp column {self.column!r} contains nulls; filter such rows out before"
             )
-        if pa.types.is_timestamp(array.type):
-            array = pc.cast(array, pa.timestamp("ms", tz=array.type.tz), safe=False).cast(
-                pa.int64()
-            )
-        if not pa.types.is_integer(array.type):
-            raise TypeError(
-                f"timestamp column {self.column!r} is {array.type}: expected epoch milliseconds as "
-                "an integer, or an Arrow timestamp"
-            )
-        stamps: Int64s = np.asarray(array.to_numpy(), np.int64)
-        return stamps
+        try:
+            return epoch_ms(array)
+        except TypeError as error:
+            raise TypeError(f"timestamp column {self.column!r}: {error}") from None
 
 
 class WatermarkGenerator(ABC):

@@ -45,7 +45,7 @@ from penstock.datastream.formats.file_access import (
 from penstock.datastream.formats.file_listing import local_path
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.time import millis_of
-from penstock.runtime.codecs.convert import arrow_schema
+from penstock.runtime.codecs.convert import arrow_schema, cast_to
 
 _LOG: Final = logging.getLogger(__name__)
 _BATCH_ROWS: Final = 65_536
@@ -320,7 +320,10 @@ class _Reader(PolledSplitReader):
 
     def read(self, split: DeltaSplit) -> Iterator[Batch]:
         values = dict(split.partition)
-        with arrow_input(_inside(self._path, split.path)) as source, pq.ParquetFile(source) as file:
+        with (
+            arrow_input(_inside(self._path, split.path)) as source,
+            pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file,
+        ):
             there = set(file.schema_arrow.names)
             columns = [n for n in self._schema.names if n in there and n not in values]
             for data in file.iter_batches(_BATCH_ROWS, columns=columns):
@@ -331,5 +334,5 @@ class _Reader(PolledSplitReader):
         if one.name in values:
             return pa.repeat(partition_value(values[one.name], one.type), data.num_rows)
         if one.name in data.schema.names:
-            return data.column(one.name).cast(one.type)
+            return cast_to(data.column(one.name), one.type)
         return pa.nulls(data.num_rows, one.type)

@@ -44,7 +44,7 @@ from penstock.datastream.connectors.lakehouse.schemas import row_type_of
 from penstock.datastream.connectors.lakehouse.table_source import TableEnumerator, TableSource
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.time import millis_of
-from penstock.runtime.codecs.convert import arrow_schema
+from penstock.runtime.codecs.convert import arrow_schema, cast_to
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -385,7 +385,7 @@ class _Reader(PolledSplitReader):
         if split.file["spec_id"] not in self._files.spec_ids:  # Partitions that are newer.
             self._files = self._opened()
         for data in self._files.read(split):
-            arrays = [data.column(one.name).cast(one.type) for one in self._schema]
+            arrays = [cast_to(data.column(one.name), one.type) for one in self._schema]
             whole = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
             for start in range(0, whole.num_rows, _BATCH_ROWS):
                 yield ColumnBatch(whole.slice(start, _BATCH_ROWS), None)

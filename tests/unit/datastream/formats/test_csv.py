@@ -198,3 +198,13 @@ def test_what_was_written_is_read(values):
     ):
         data = back.build().serialize(Row(*values))
         assert tuple(schema.build().deserialize(data)) == values
+
+
+def test_a_message_may_be_long_and_begin_with_a_byte_order_mark():
+    kind = Types.ROW_NAMED(["n", "s"], [Types.INT(), Types.STRING()])
+    schema = CsvRowDeserializationSchema.Builder(kind).build()
+    assert tuple(schema.deserialize(b"\xef\xbb\xbf7,a")) == (7, "a")
+    assert tuple(schema.deserialize(b'7,"' + b"z" * 200_000 + b'"')) == (7, "z" * 200_000)
+    for text in ("1_0,a", "\uff11,a"):
+        with pytest.raises(ValueError, match="field 'n': expected a whole number"):
+            schema.deserialize(text.encode())

@@ -1,6 +1,9 @@
 """Files of CSV: values from the rules of Jackson's CsvSchema and PyFlink's CsvSchemaBuilder."""
 
+import codecs
+import csv
 import gzip
+import io
 import pickle
 from decimal import Decimal
 
@@ -12,6 +15,7 @@ from penstock.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, Csv
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.operator import Accepts
+from penstock.runtime.records.dead_letters import Malformed
 from tests.tools.connectors.played_by_hand import all_values, run_source, writer_context
 
 
@@ -193,3 +197,71 @@ def test_wrong_settings_are_refused():
     for kind in (CsvReaderFormat, CsvBulkWriters):
         with pytest.raises(TypeError, match="takes a CsvSchema"):
             kind.for_schema("a,b")
+
+
+LINES = CsvSchema.builder().add_number_column("n", Types.INT()).add_string_column("s").build()
+
+
+def test_fields_have_any_size_and_the_programs_own_csv_keeps_its_limit(tmp_path):
+    limit = csv.field_size_limit()
+    inner = "\n".join(f"{n},inner" for n in range(20_000))
+    rows = [Row(1, "x" * 131_073), Row(2, inner), Row(3, "y" * 1_000_000), Row(4, "z")]
+    text = write(tmp_path, rows, LINES)
+    assert [tuple(row) for row in read(tmp_path, text, LINES)] == list(map(tuple, rows))
+    assert csv.field_size_limit() == limit
+    with pytest.raises(csv.Error, match="field larger than field limit"):
+        list(csv.reader(["x" * (limit + 1)]))
+
+
+@pytest.mark.parametrize(
+    "text", ["1,a\r\n2,b\r\n", '1,"a"\n2,b\n', "# by hand\n1,a\n2,b\n", "\n1,a\n2,b"]
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_byte_order_mark_is_no_data(tmp_path, text, pack):
+    schema = CsvSchema.builder().add_columns_from(LINES).set_allow_comments().build()
+    data = codecs.BOM_UTF8 + text.encode()
+    assert [tuple(row) for row in read(tmp_path, pack(data), schema)] == [(1, "a"), (2, "b")]
+
+
+def test_a_byte_order_mark_before_a_strict_header_or_a_quote_is_no_data_and_elsewhere_it_is(
+    tmp_path,
+):
+    builder = CsvSchema.builder().add_string_column("n").add_string_column("s")
+    text = '\ufeff"x,1",y\n\ufeffz,w\n'
+    assert [tuple(one) for one in read(tmp_path, text, builder.build())] == [
+        ("x,1", "y"), ("\ufeffz", "w"),
+    ]  # fmt: skip
+    strict = builder.set_use_header().set_strict_headers().build()
+    assert [tuple(one) for one in read(tmp_path, "\ufeffn,s\nx,y\n", strict)] == [("x", "y")]
+    assert read(tmp_path, "\ufeff", builder.build()) == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        '2,"a"b',
+        '2,"a"b,"5,inner\n6,inner"',
+        '2,"a\n5,inner"b,"6,inner\n7,inner"',
+        '2,x,"5,inner\n6,inner"',
+        '2_0,"5,inner\n6,inner"',
+        '2,"a"\udcffb,"5,inner\n6,inner"',
+    ],
+)
+def test_a_record_that_is_no_csv_ends_where_its_last_field_ends(tmp_path, bad):
+    data = f"1,a\n{bad}\n3,c\n4,é\n".encode("utf-8", "surrogateescape")
+    path = tmp_path / "data.csv"
+    path.write_bytes(data)
+    form = CsvReaderFormat.for_schema(LINES)
+    (piece,) = form.pieces(str(path), 1 << 20)
+    (batch,) = form.read(piece)
+    first, malformed, *others = batch.values
+    assert [tuple(one) for one in (first, *others)] == [(1, "a"), (3, "c"), (4, "é")]
+    assert isinstance(malformed, Malformed)
+    raw = malformed.raw if isinstance(malformed.raw, bytes) else malformed.raw.encode()
+    assert raw == bad.encode("utf-8", "surrogateescape")
+
+
+def test_half_a_surrogate_pair_has_no_csv_and_is_refused_with_its_record():
+    writer = CsvBulkWriters.for_schema(LINES).create(io.BytesIO(), None)
+    with pytest.raises(ValueError, match=r"cannot be written as CSV: .*Row\(2, 'cut"):
+        writer.write(RowBatch([Row(1, "a"), Row(2, "cut \ud83d")]))

@@ -173,6 +173,22 @@ def test_a_type_is_needed_and_must_be_a_row(make):
         (Types.INSTANT(), '"1969-12-31T23:59:59.5Z"', Instant(-1, 500_000_000)),
         (Types.SQL_TIMESTAMP(), '"2020-01-02T03:00:00+01:00"', dt.datetime(2020, 1, 2, 2)),  # ruff: ignore[call-datetime-without-tzinfo]
         (Types.OBJECT_ARRAY(Types.INT()), "[1,null]", [1, None]),
+        (Types.DECIMAL(10, 2), "1.1", Decimal("1.10")),
+        (Types.DECIMAL(10, 2), "-7", Decimal("-7.00")),
+        (Types.DECIMAL(10, 2), "1e2", Decimal("100.00")),
+        (Types.DECIMAL(10, 2), "0e999999999", Decimal("0.00")),
+        (Types.DECIMAL(10, 2), '" 2.50 "', Decimal("2.50")),
+        (
+            Types.DECIMAL(38, 20),
+            "123456789012345678.12345678901234567891",
+            Decimal("123456789012345678.12345678901234567891"),
+        ),
+        (
+            Types.LIST(Types.DECIMAL(3, 1)),
+            '[0.1, "0.2", null]',
+            [Decimal("0.1"), Decimal("0.2"), None],
+        ),
+        (Types.MAP(Types.STRING(), Types.DECIMAL(3, 1)), '{"k": 0.3}', {"k": Decimal("0.3")}),
     ],
 )
 def test_other_forms_of_a_value(type_info, text, value):
@@ -191,11 +207,48 @@ def test_other_forms_of_a_value(type_info, text, value):
         (Types.MAP(Types.STRING(), Types.INT()), "[]"),
         (Types.SQL_DATE(), "7"),
         (Types.SQL_DATE(), '"yesterday"'),
+        (Types.DECIMAL(10, 2), "1.005"),
+        (Types.DECIMAL(10, 2), "123456789"),
+        (Types.DECIMAL(10, 2), '"1_0"'),
+        (Types.DECIMAL(10, 2), "true"),
+        (Types.DECIMAL(10, 2), "[1]"),
+        (Types.DECIMAL(10, 2), "NaN"),
+        (Types.DECIMAL(10, 2), '"NaN"'),
+        (Types.DECIMAL(10, 2), "1e999999999"),
+        (Types.DECIMAL(10, 2), "1e-999999999"),
+        (Types.DECIMAL(10, 2), "1e99999999999999999999"),
+        (Types.BIG_DEC(), '"1_0.5"'),
+        (Types.BIG_DEC(), '"NaN"'),
+        (Types.STRING(), "NaN"),
+        (Types.MAP(Types.INT(), Types.INT()), '{"1_0": 1}'),
+        (Types.ROW_NAMED(["x"], [Types.INT()]), "[1]"),
+        (Types.ROW([Types.INT()]), "[1]"),
     ],
 )
 def test_what_does_not_fit_is_refused(type_info, text):
     with pytest.raises(ValueError, match="field 'a'"):
         one(type_info, text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Decimal("1E+2"), "100.00"),
+        (Decimal("-0.5"), "-0.50"),
+        (Decimal("0.1"), "0.10"),
+        (3, "3.00"),
+        (None, "null"),
+    ],
+)
+def test_a_decimal_is_written_as_a_number_with_its_digits_and_read_again(value, text):
+    kind = Types.ROW_NAMED(["a"], [Types.DECIMAL(10, 2)])
+    writer = JsonRowSerializationSchema.builder().with_type_info(kind).build()
+    made = writer.serialize(Row(value))
+    assert made == f'{{"a":{text}}}'.encode()
+    assert writer.serialize_values([Row(value)]) == [made]
+    assert one(Types.DECIMAL(10, 2), text) == value
+    with pytest.raises(ValueError, match="0.001 does not fit"):
+        writer.serialize(Row(Decimal("0.001")))
 
 
 def test_a_row_of_another_width_is_refused():

@@ -190,7 +190,7 @@ def test_with_msgspec_ordinary_objects_are_decoded(parser):
 
 
 def test_an_odd_object_among_others_is_read_by_the_usual_parser():
-    batch = check([b'{"d": 1}', b'{"d": "NaN"}', b'["", true, 1, 1, 1, 1, 2]'], ("d",))
+    batch = check([b'{"d": 1}', b'{"d": "NaN"}', b'{"d": "2"}'], ("d",))
     assert isinstance(batch, DecodedColumns)
     first, second, third = batch.values_of(NAMES.index("d"))
     assert (first, math.isnan(second), third) == (1.0, True, 2.0)

@@ -95,15 +95,20 @@ PAIR = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.DOUBLE()])
         (['  {"a": 1}'], [(1, None)]),
         (['{"a": 1}\r', '{"a": 2}\r'], [(1, None), (2, None)]),
         (['{"a": 1, "a": 2}'], [(2, None)]),
-        (["[7, 0.5]", '{"a": 1}'], [(7, 0.5), (1, None)]),
         (['{"a": "7", "b": "0.5"}'], [(7, 0.5)]),
         (['{"a": 1e2, "b": 3}'], [(100, 3.0)]),
     ],
-    ids=["blank lines", "a space before", "CRLF", "a field twice", "an array", "texts of numbers", "a whole number with an exponent"],
+    ids=["blank lines", "a space before", "CRLF", "a field twice", "texts of numbers", "a whole number with an exponent"],
 )  # fmt: skip
 def test_what_pyarrow_does_not_read_is_read_line_by_line(tmp_path, lines, expected):
     batches = read(written(tmp_path / "lines", *lines), PAIR)
     assert [tuple(row) for row in rows_of(batches, PAIR)] == expected
+
+
+def test_an_array_is_no_row(tmp_path):
+    path = written(tmp_path / "lines", "[7, 0.5]", '{"a": 1}')
+    with pytest.raises(UserCodeError, match="expected an object, got"):
+        read(path, PAIR)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])

@@ -1,6 +1,7 @@
 """Many rows at once have the texts that they have one by one."""
 
 import datetime as dt
+import itertools
 import json
 from decimal import Decimal
 from enum import Enum
@@ -10,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.common import Row, Types
-from penstock.datastream.formats.json import JsonRowSerializationSchema
+from penstock.datastream.formats.json import (
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
+)
 from penstock.runtime.codecs.convert import field_values, to_columns
 from penstock.runtime.elements import RowBatch
 
@@ -48,7 +52,7 @@ PARTS = (
     or_none(st.floats() | st.integers(-5, 5)),
     or_none(TEXTS | st.integers() | st.just("line\nend\u2028%s\x85")),
     or_none(st.booleans() | st.integers(0, 1)),
-    or_none(st.decimals(allow_nan=False)),
+    or_none(st.decimals(allow_nan=False, allow_infinity=False)),
     or_none(st.dates()),
     or_none(st.lists(or_none(st.lists(or_none(TEXTS), max_size=2)), max_size=2)),
     or_none(st.lists(or_none(INNER_ROWS), max_size=2)),
@@ -139,16 +143,66 @@ def test_a_decimal_number_that_is_a_text_with_line_ends_stays_in_its_row():
     assert writer(kind).serialize_values(rows) == [b'{"d":1\n2}', b'{"d":3}']
 
 
-def test_half_a_surrogate_pair_is_told_of_its_row_alone():
+def test_half_a_surrogate_pair_is_escaped_as_json_does_it():
     kind = Types.ROW_NAMED(["s"], [Types.STRING()])
-    bad = Row(s="\ud800")
-    with pytest.raises(UnicodeEncodeError) as one:
-        writer(kind).serialize(bad)
-    with pytest.raises(UnicodeEncodeError) as many:
-        writer(kind).serialize_values([Row(s="x" * 50), bad, Row(s="\udfff")])
-    assert str(many.value) == str(one.value)
-    with pytest.raises(UnicodeEncodeError):
-        writer(kind).serialize_values([bad, Row("a", "row of two fields")])
+    rows = [Row(s="x" * 50), Row(s="cut \ud83d"), Row(s="\udfffé")]
+    made = writer(kind).serialize_values(rows)
+    assert made == [writer(kind).serialize(row) for row in rows]
+    assert made[1:] == [b'{"s":"cut \\ud83d"}', '{"s":"\\udfffé"}'.encode()]
+    assert [json.loads(one)["s"] for one in made] == [row.s for row in rows]
+
+
+def no_json(word):
+    raise AssertionError(f"{word} is not JSON")
+
+
+ANY_FLOAT = or_none(st.floats())
+FLOATS = Types.ROW_NAMED(
+    ["d", "f", "l", "m", "r", "any"],
+    [
+        Types.DOUBLE(), Types.FLOAT(), Types.LIST(Types.DOUBLE()),
+        Types.MAP(Types.STRING(), Types.DOUBLE()), Types.ROW_NAMED(["x"], [Types.DOUBLE()]),
+        Types.PICKLED_BYTE_ARRAY(),
+    ],
+)  # fmt: skip
+
+
+@given(
+    st.lists(
+        st.tuples(
+            ANY_FLOAT,
+            or_none(st.floats(width=32)),
+            st.lists(ANY_FLOAT, max_size=3),
+            st.dictionaries(st.text("NI a", max_size=2), ANY_FLOAT, max_size=2),
+            ANY_FLOAT.map(Row("x")),
+            st.lists(ANY_FLOAT, max_size=2),
+        ),
+        max_size=5,
+    )
+)
+def test_what_json_has_no_number_for_is_a_text_that_is_read_again(values):
+    rows = list(itertools.starmap(Row(*FLOATS.get_field_names()), values))
+    made = writer(FLOATS).serialize_values(rows)
+    assert made == [writer(FLOATS).serialize(row) for row in rows]
+    assert (
+        made == writer(FLOATS).serialize_columns(list(zip(*values, strict=True)), len(rows))
+        or not rows
+    )
+    for one in made:
+        json.loads(one, parse_constant=no_json)
+    typed = Types.ROW_NAMED(FLOATS.get_field_names()[:5], FLOATS.get_field_types()[:5])
+    reader = JsonRowDeserializationSchema.builder().type_info(typed).build()
+    # repr: NaN does not equal itself.
+    assert [repr(tuple(reader.deserialize(one))) for one in made] == [
+        repr(tuple(row)[:5]) for row in rows
+    ]
+
+
+def test_a_decimal_that_is_no_number_is_refused_as_java_has_none():
+    for kind in (Types.BIG_DEC(), Types.DECIMAL(5, 2)):
+        for value in ("NaN", "sNaN", "Infinity", "-Infinity"):
+            with pytest.raises((ValueError, TypeError), match="finite number"):
+                writer(Types.ROW_NAMED(["d"], [kind])).serialize(Row(Decimal(value)))
 
 
 class Shade(str, Enum):  # ruff: ignore[replace-str-enum] - a StrEnum is written as its text

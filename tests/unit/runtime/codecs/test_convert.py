@@ -13,6 +13,7 @@ import pytest
 from penstock.model.row import Row, RowKind
 from penstock.model.time import Instant
 from penstock.model.types import Types, taking_tuples
+from penstock.runtime.codecs.base import NoColumnForValue
 from penstock.runtime.codecs.convert import (
     arrow_schema,
     coerce_collection,
@@ -21,6 +22,7 @@ from penstock.runtime.codecs.convert import (
     is_columnar,
     to_columns,
     to_rows,
+    to_sent,
     travel_form,
 )
 from penstock.runtime.elements import ColumnBatch, RowBatch
@@ -140,7 +142,7 @@ def test_of_a_datetime_a_date_keeps_the_day_and_a_timestamp_what_the_clock_shows
 def test_a_type_without_fields_or_with_a_pickled_part_has_rows_that_are_enforced():
     assert travel_form(None) is None
     assert travel_form(Types.PICKLED_BYTE_ARRAY()) is None
-    assert travel_form(Types.INT()) is to_columns
+    assert travel_form(Types.INT()) is to_sent
     for type_info in (Types.ROW([]), Types.ROW([Types.BIG_DEC()])):
         assert travel_form(type_info) is enforce
     assert [tuple(row) for row in enforce(RowBatch([Row()]), Types.ROW([])).values] == [()]
@@ -248,3 +250,59 @@ def test_fields_that_no_column_takes_are_named():
         TypeError, match=r"fields 'price' \(BigDecimal\). Declare others: .*DECIMAL"
     ):
         arrow_schema(kind)
+
+
+HALF = "cut \ud83d"
+UNHELD = [
+    (Types.STRING(), HALF),
+    (Types.CHAR(), "\udc00"),
+    (Types.LIST(Types.STRING()), ["a", HALF]),
+    (Types.MAP(Types.STRING(), Types.INT()), {None: 1}),
+    (Types.MAP(Types.STRING(), Types.STRING()), {HALF: HALF}),
+    (Types.INSTANT(), Instant(2**40, 5)),
+    (Types.INSTANT(), Instant(-(2**60), 999_999_999)),
+    (Types.LIST(Types.INSTANT()), [Instant(2**40, 5), None]),
+    (Types.ROW_NAMED(["x"], [Types.STRING()]), Row("x")(HALF)),
+    (Types.TUPLE([Types.STRING(), Types.INSTANT()]), (HALF, Instant(2**40, 0))),
+]
+
+
+class Word(str):
+    """Comes out of a column as a plain str."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(("kind", "odd"), UNHELD)
+def test_what_arrow_cannot_hold_is_sent_in_rows_and_stays_what_it_is(kind, odd):
+    both = Types.ROW_NAMED(["n", "f", "it"], [Types.LONG(), Types.FLOAT(), kind])
+    made = Row("n", "f", "it")
+    rows = [made(number, 1.1, odd if number in {2, 5} else None) for number in range(7)]
+    stamps = np.arange(7)
+    sent = to_sent(RowBatch(rows, stamps), both)
+    rounded = float(np.float32(1.1))
+    assert isinstance(sent, RowBatch)
+    assert sent.timestamps is stamps
+    assert sent.values == [made(one.n, rounded, one.it) for one in rows]
+    # A record does not depend on the others of its batch.
+    assert isinstance(to_sent(RowBatch(rows[:2]), both), ColumnBatch)
+    words = to_sent(
+        RowBatch([(Word("a"), odd), (Word("b"), None)]), Types.TUPLE([Types.STRING(), kind])
+    )
+    assert [type(word) for word, _ in words.values] == [str, str]
+
+
+def test_a_value_that_does_not_have_its_type_is_refused_also_among_those_that_arrow_cannot_hold():
+    both = Types.ROW_NAMED(["n", "it"], [Types.INT(), Types.STRING()])
+    with pytest.raises(OverflowError, match="2147483648"):
+        to_sent(RowBatch([Row(n=1, it=HALF), Row(n=2**31, it="a")]), both)
+    deleted = Row.of_kind(RowKind.DELETE, n=1.0, it=HALF)
+    (row,) = to_sent(RowBatch([deleted]), both).values
+    assert (row.get_row_kind(), row.n, type(row.n)) == (RowKind.DELETE, 1, int)
+
+
+def test_where_there_must_be_columns_the_error_shows_the_record_and_the_field():
+    both = Types.ROW_NAMED(["n", "it"], [Types.INT(), Types.STRING()])
+    rows = [Row(n=number, it=HALF if number in {5, 6} else "a") for number in range(9)]
+    with pytest.raises(NoColumnForValue, match=r"field 'it': .*Row\(n=5, it='cut"):
+        to_columns(RowBatch(rows), both)
