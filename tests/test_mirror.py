@@ -12,7 +12,7 @@ UNIT = [name for name in TESTS if name.startswith("tests/unit/")]
 UNIT_TESTS = [name for name in UNIT if name.rpartition("/")[2].startswith("test_")]
 FILES_IN_A_FOLDER = 25
 HISTORY = re.compile(r"review|found|issue|regression|bug|fixed|former|old|new")
-"""Names that say when a test came instead of what it shows. Of tests of what is former itself, `tests/former` is the place."""
+"""Names that say when a test came instead of what it shows."""
 
 
 def room(name: str) -> str:
@@ -65,8 +65,7 @@ def test_no_test_has_the_name_of_a_module_that_lies_elsewhere_in_its_room():
 @pytest.mark.parametrize("name", [name for name in TESTS if "/test_" in name])
 def test_a_test_is_named_by_what_it_shows(name):
     words = name.rpartition("/test_")[2].removesuffix(".py").split("_")
-    is_of_former = name.startswith("tests/former/")
-    assert is_of_former or not any(HISTORY.fullmatch(word) for word in words)
+    assert not any(HISTORY.fullmatch(word) for word in words)
 
 
 def test_no_folder_has_too_many_files():

@@ -10,7 +10,6 @@ from tests.limits import MEASURES, PACKAGE, PYTHON, ROOT, TESTS, TRACKED, beyond
 # PyFlink's own classes: many short methods under their names.
 WIDE_CLASSES = {"DataStream", "KeyedStream", "StreamExecutionEnvironment", "ExecutionConfig"}
 SLEEPS = {
-    "tests/former/program.py": "made the fixtures, by hand, and is killed at some moment",
     "tests/jobs/test_async_functions.py": "the async function under test takes its time",
     "tests/spark/test_operators.py": "the async function under test gives its loop a turn",
     "tests/spark/test_session.py": "the function under test never returns",

@@ -16,7 +16,7 @@ from scripts.pack_dashboard import NOT_SERVED
 from scripts.package_readme import addresses, long_description
 from tests.docs.snippets import ROOT
 
-MOST_WHEEL_BYTES = 2_630_000
+MOST_WHEEL_BYTES = 2_670_000
 """2 MB were the aim of the package without dashboard, REST server, autoscaler, sessions, compiled row functions and their kernels, fields of JSON, change data capture, Protobuf, schema registries and most of the connectors."""
 PYTHONS = {"3.11", "3.12", "3.13", "3.14"}
 """Versions that the tests have passed with."""

@@ -35,7 +35,7 @@ from penstock.model.ids import DataSetId, JobId
 from penstock.model.key_types import KeyType
 
 MAGIC: Final = b"PENSTOCK-CHECKPOINT\n"
-VERSION: Final = 1
+VERSION: Final = 2
 _HEAD: Final = struct.Struct("!HQI")
 
 

@@ -41,13 +41,13 @@ def check_attempt(
         raise ConfigurationError(
             f"this is attempt {attempt} of the driver, and high-availability.type is NONE: job "
             f"{job.graph.name!r} would begin from the start of its sources, and its exactly-once "
-            "sinks would show again what the attempt before has shown. Set high-availability.type, "
-            "or begin with the newest checkpoint of that attempt (execution.state-recovery.path), or "
-            f"set {anew}=true if that is right."
+            "sinks would show again what the attempt before has shown. Set "
+            "high-availability.type, or begin with the newest checkpoint of that attempt "
+            f"(execution.state-recovery.path), or set {anew}=true if that is right."
         )
     limit = spark.get(_MOST, "not set, so YARN's own limit counts")
     say(
         f"if this driver is lost, YARN starts it again ({_MOST}: {limit}). Without high "
-        f"availability the job then has to begin from nothing, which is refused unless {anew} is true. "
-        f"Set high-availability.type to continue there, or {_MOST}=1"
+        "availability the job then has to begin from nothing, which is refused unless "
+        f"{anew} is true. Set high-availability.type to continue there, or {_MOST}=1"
     )

@@ -42,8 +42,6 @@ class SubmittedJob:
 
 _OWN: Final = OwnFolder("penstock-recovered-")
 _PYTHON: Final = sys.version_info[:2]
-_FIRST_PYTHON: Final = (3, 11)
-"""Jobs that do not tell their Python were packed when Penstock ran on no other one."""
 
 ModulesOpener: TypeAlias = "Callable[[JobId, bytes, bytes], AbstractContextManager[None]]"
 """Called with a job's id, the zip of its modules, and what is going to be unpickled. Within the context the modules are importable."""
@@ -61,8 +59,7 @@ def unpack_job(data: bytes, open_modules: ModulesOpener) -> SubmittedJob:
 
     Raises: ConfigurationError: another version of Python has packed it. Whatever unpickling raises.
     """
-    plain, coordinated, *told = loads_records(data)
-    packed_by = told[0] if told else _FIRST_PYTHON
+    plain, coordinated, packed_by, timeout_ms = loads_records(data)
     if packed_by != _PYTHON:
         raise ConfigurationError(
             f"the job was submitted by Python {_text(packed_by)}, and this is Python "
@@ -72,7 +69,6 @@ def unpack_job(data: bytes, open_modules: ModulesOpener) -> SubmittedJob:
         )
     graph, program, modules = loads_records(plain)
     with open_modules(graph.job_id, modules, coordinated):
-        timeout_ms = told[1] if len(told) > 1 else None
         return SubmittedJob(graph, deserialize(coordinated), program, modules, timeout_ms)
 
 

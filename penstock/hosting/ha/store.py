@@ -41,7 +41,7 @@ from penstock.hosting import private_files
 from penstock.machines.leases.leadership import Lease
 from penstock.model.errors import ExternalError
 
-_MAGIC: Final = b"PENSTOCK-HA-1 "
+_MAGIC: Final = b"PENSTOCK-HA-2 "
 _DIGEST_CHARS: Final = 64
 _ENTRY: Final = re.compile(r"(\d{8,})-[0-9a-f]{16}")
 _NEW: Final = "new-"

@@ -16,8 +16,6 @@ import threading
 from importlib.machinery import PathFinder
 from typing import Any, Final
 
-from penstock.model.former_modules import present_module, present_name
-
 _CLOUDPICKLE: Final = "pyspark.cloudpickle.cloudpickle"
 
 
@@ -80,7 +78,7 @@ class _Unpickler(pickle.Unpickler):
         loaded = sys.modules.get(module) if module == _CLOUDPICKLE else None
         if loaded is not None:
             return getattr(loaded, name)
-        return super().find_class(present_module(module, name), present_name(module, name))
+        return super().find_class(module, name)
 
 
 def loads_records(data: bytes | bytearray | memoryview) -> Any:

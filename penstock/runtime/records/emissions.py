@@ -205,7 +205,3 @@ def _deep_copy(value: Any) -> Any:
             f"be copied: {error}. Emit values that can be copied; or call "
             "env.get_config().enable_object_reuse(), if nothing changes what was emitted."
         ) from error
-
-
-class Emissions:
-    """Does nothing. Operators in job graphs that an earlier release has written hold one."""

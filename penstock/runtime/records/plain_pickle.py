@@ -18,7 +18,6 @@ from typing import Any, Final
 import numpy as np
 
 from penstock.model.errors import UserError
-from penstock.model.former_modules import present_module, present_name
 from penstock.runtime.value_classes import classes_of
 
 _BUILTINS: Final = ("set", "frozenset", "complex", "bytearray", "range", "slice")
@@ -97,8 +96,7 @@ def _are_atoms(values: list[Any]) -> bool:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        present = present_module(module, name), present_name(module, name)
-        if present not in PLAIN:
+        if (module, name) not in PLAIN:
             raise UserError(
                 f"state that was written without objects of users' classes names {module}.{name}: "
                 "the file was altered after "
@@ -106,7 +104,7 @@ class _Unpickler(pickle.Unpickler):
                 "checkpoint, and see who can write "
                 "to the folder."
             )
-        return super().find_class(*present)
+        return super().find_class(module, name)
 
 
 def loads_plain(data: bytes | memoryview) -> Any:

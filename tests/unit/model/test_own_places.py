@@ -16,7 +16,7 @@ from penstock.hosting.task.thread import TaskThread
 from penstock.hosting.taskmanager import child
 from penstock.hosting.taskmanager import process as taskmanager_process
 from penstock.hosting.wire.messages import _OURS
-from penstock.model import former_modules, messages
+from penstock.model import messages
 from penstock.model.options.catalogue import OPTIONS
 from penstock.model.own_places import PACKAGE_FOLDER, is_engine, is_ours, is_task_thread
 from penstock.runtime.task.chain import OperatorChain
@@ -57,8 +57,7 @@ def test_every_text_that_is_the_name_of_a_module_names_one_that_is_there():
     named = {
         (path, text)
         for path, text in texts()
-        if MODULE.fullmatch(text)
-        and text not in {*OPTIONS, *former_modules._MODULES, ARCHIVE, *LOGS}
+        if MODULE.fullmatch(text) and text not in {*OPTIONS, ARCHIVE, *LOGS}
     }
     assert (
         "penstock/hosting/spark/executor_task.py",

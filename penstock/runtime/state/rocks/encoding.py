@@ -10,13 +10,11 @@ the row ends with the pickled key. Does not know databases. Source: Flink RocksD
 
 from __future__ import annotations
 
-import io
 import pickle
 import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.model.former_modules import present_module, present_name
 from penstock.runtime.keys.encoding import Parts, RefusedKey, encode
 from penstock.runtime.keys.hashing import OtherKey, state_key
 from penstock.runtime.records.frozen import Dumps, Loads
@@ -189,7 +187,7 @@ def decode_plain(data: bytes) -> Any:
         return content
     if tag == b"P":
         # Trusted: these bytes were made in this process, or by a job whose pickles are trusted.
-        return _Unpickler(io.BytesIO(content)).load()
+        return pickle.loads(content)
     return _Decoder(content).next()
 
 
@@ -228,13 +226,6 @@ class _Decoder:
         (count,) = _LENGTH.unpack_from(self._data, self._at)
         self._at += _LENGTH.size
         return [self.next() for _ in range(count)]
-
-
-class _Unpickler(pickle.Unpickler):
-    """Finds classes of Penstock that were in another module when they were pickled."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        return super().find_class(present_module(module, name), present_name(module, name))
 
 
 _DECODERS: Final[dict[str, Callable[[_Decoder], Any]]] = {

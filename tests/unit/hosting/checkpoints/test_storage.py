@@ -136,7 +136,7 @@ def test_a_missing_state_file_is_named_and_the_checkpoint_before_is_used(storage
         (lambda data: data[:-1], "incomplete or altered"),
         (lambda data: data[:25], "incomplete"),
         (lambda _: b"", "not the metadata"),
-        (lambda data: data.replace(b"CHECKPOINT\n\x00\x01", b"CHECKPOINT\n\x00\x09"), "version 9"),
+        (lambda data: data.replace(b"CHECKPOINT\n\x00\x02", b"CHECKPOINT\n\x00\x09"), "version 9"),
     ],
 )
 def test_metadata_that_is_not_whole_is_named_and_not_used(storage, two, change, says):
