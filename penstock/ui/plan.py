@@ -48,9 +48,6 @@ class PlanExecutor:
         self._lost = lost
         self._command_line = command_line
 
-    def serialize(self, value: object) -> bytes:
-        return serialize(value)
-
     def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobHandle:
         configured = program.configuration.get(SchedulingOptions.DEFAULT_PARALLELISM.key)
         graph.default_parallelism = int(configured) if configured else self._parallelism

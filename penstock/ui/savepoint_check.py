@@ -62,9 +62,6 @@ class CheckExecutor:
     def __init__(self, command_line: Mapping[str, str]) -> None:
         self._command_line = command_line
 
-    def serialize(self, value: object) -> bytes:
-        return serialize(value)
-
     def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobHandle:
         settings = Settings(program.configuration, command_line=self._command_line)
         if graph.is_batch:

@@ -19,7 +19,8 @@ from typing import Any, Final
 from penstock.model.former_modules import present_module, present_name
 
 _CLOUDPICKLE: Final = "pyspark.cloudpickle.cloudpickle"
-
+_REPLACED: Final = {"_make_skeleton_class": "make_class", "_class_setstate": "set_class"}
+"""Functions of cloudpickle by the names of those of `classes_by_value` that take their place."""
 
 _UNPICKLING: Final = threading.RLock()
 
@@ -29,10 +30,10 @@ def serialize(value: object) -> bytes:
 
     Raises: whatever pickling raises, with the reason; the caller names the operator.
     """
-    from pyspark import cloudpickle
+    from penstock.hosting.shipping.classes_by_value import Pickler
 
     buffer = io.BytesIO()
-    cloudpickle.CloudPickler(buffer, protocol=5).dump(value)
+    Pickler(buffer, protocol=5).dump(value)
     return buffer.getvalue()
 
 
@@ -77,6 +78,10 @@ class _Unpickler(pickle.Unpickler):
     """
 
     def find_class(self, module: str, name: str) -> Any:
+        if module == _CLOUDPICKLE and name in _REPLACED:
+            from penstock.hosting.shipping import classes_by_value
+
+            return getattr(classes_by_value, _REPLACED[name])
         loaded = sys.modules.get(module) if module == _CLOUDPICKLE else None
         if loaded is not None:
             return getattr(loaded, name)
