@@ -14,6 +14,8 @@ from importlib import import_module
 from typing import Any, Final
 from weakref import WeakSet
 
+from penstock.hosting.shipping.main_classes import MAIN, READING, class_of_main, note_class
+
 _MODULE: Final = "pyspark.cloudpickle.cloudpickle"
 cloudpickle: Final[Any] = sys.modules.get(_MODULE) or import_module(_MODULE)
 """Where it is loaded without the packages above it, those stay away."""
@@ -21,7 +23,7 @@ cloudpickle: Final[Any] = sys.modules.get(_MODULE) or import_module(_MODULE)
 _BUILT: Final[WeakSet[type]] = WeakSet()
 """Classes that this process has made from pickles."""
 _COMPLETE: Final[WeakSet[type]] = WeakSet()
-"""The enums among them that have all their attributes."""
+"""Those among them that have all their attributes."""
 
 
 class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no types
@@ -30,12 +32,14 @@ class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no type
         if not isinstance(obj, type) or not isinstance(reduced, tuple) or len(reduced) < 6:
             return reduced  # No class, or one that is pickled by its name.
         if isinstance(obj, EnumMeta):
+            note_class(obj)
             return _reduced_enum(obj)
-        make, arguments, *rest = reduced
+        make, (*arguments, tracker_id, _extra), *rest = reduced
         if _is_code(obj):
-            *others, _tracker_id, extra = arguments
-            arguments = (*others, None, extra)
-        return (make, arguments, *rest)
+            tracker_id = None
+        else:
+            note_class(obj)
+        return (make, (*arguments, tracker_id, obj.__qualname__), *rest)
 
 
 def _is_code(cls: type) -> bool:
@@ -49,35 +53,47 @@ def _is_code(cls: type) -> bool:
 
 
 def make_class(
-    metaclass: type, name: str, bases: Any, attributes: Any, tracker_id: str | None, extra: Any
+    metaclass: type,
+    name: str,
+    bases: Any,
+    attributes: Any,
+    tracker_id: str | None,
+    qualname: str | None,
 ) -> type:
     """Take the place of cloudpickle's `_make_skeleton_class`."""
-    known = _known(tracker_id)
+    known = _known(tracker_id, attributes.get("__module__"), qualname or name)
     if known is not None:
         return known
     made: type = cloudpickle._make_skeleton_class(
-        metaclass, name, bases, attributes, tracker_id, extra
+        metaclass, name, bases, attributes, tracker_id, None
     )
+    made.__qualname__ = qualname or name
     _BUILT.add(made)
     return made
 
 
 def set_class(cls: type, state: Any) -> type:
-    """Take the place of cloudpickle's `_class_setstate`: leave a class alone that the program has defined here."""
-    if cls in _BUILT:
+    """Take the place of cloudpickle's `_class_setstate`: only programs change classes, and none that is defined here."""
+    if cls in _BUILT and (READING.is_program or cls not in _COMPLETE):
         cloudpickle._class_setstate(cls, state)
+        _COMPLETE.add(cls)
     return cls
 
 
-def _known(tracker_id: str | None) -> type | None:
-    found: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(tracker_id)
-    return found
+def _known(tracker_id: str | None, module: str | None, qualname: str) -> type | None:
+    """The class of this process: by its id, or where another run wrote the pickle by its name in the main script."""
+    if tracker_id is None:
+        return None
+    known: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(tracker_id)
+    if known is not None or module != MAIN or READING.is_program:
+        return known
+    return class_of_main(qualname)
 
 
 # ---------------------------------------------------------------------- enums
 
 
-def _reduced_enum(cls: EnumMeta) -> tuple[Any, ...]:
+def _reduced_enum(cls: Any) -> tuple[Any, ...]:
     """The class without its methods first, then those and what the members have beyond their values."""
     state, _slots = cloudpickle._class_getstate(cls)
     for name in (*cls.__members__, *_OF_THE_METACLASS):
@@ -120,7 +136,7 @@ def make_enum(
     tracker_id: str,
 ) -> type:
     """Make the class and its members, without a call of the user's `__new__` or `__init__`."""
-    known = _known(tracker_id)
+    known = _known(tracker_id, module, qualname)
     if known is not None:
         return known
 

@@ -16,6 +16,7 @@ import threading
 from importlib.machinery import PathFinder
 from typing import Any, Final
 
+from penstock.hosting.shipping.main_classes import MAIN, READING, class_of_main, shipped_classes
 from penstock.model.former_modules import present_module, present_name
 
 _CLOUDPICKLE: Final = "pyspark.cloudpickle.cloudpickle"
@@ -43,8 +44,39 @@ def deserialize(data: bytes) -> Any:
     One call at a time: unpickling imports modules, and tasks that start together must not see
     half-imported ones.
     """
+    return _program_of(data)[0]
+
+
+def serialize_program(value: object) -> bytes:
+    """`serialize`, and after it the classes of the main script that the program's functions refer to."""
+    return serialize(value) + serialize(shipped_classes())
+
+
+def deserialize_program(data: bytes) -> Any:
+    """Unpickle what `serialize_program` made; from now on this thread finds the classes that came along by name."""
+    value, classes = _program_of(data)
+    READING.of_program = {cls.__qualname__: cls for cls in classes}
+    return value
+
+
+def _program_of(data: bytes) -> tuple[Any, list[type]]:
+    file = io.BytesIO(data)
     with _UNPICKLING:
+        READING.is_program = True
+        try:
+            value = _Unpickler(file).load()
+            return value, _Unpickler(file).load() if file.tell() < len(data) else []
+        finally:
+            READING.is_program = False
+
+
+def loads_state(data: bytes | bytearray | memoryview) -> Any:
+    """Unpickle state. Raises: UnknownClass: the program lacks a class of the main script that the state has."""
+    READING.is_state = True
+    try:
         return loads_records(data)
+    finally:
+        READING.is_state = False
 
 
 def dumps_records(value: object) -> bytes:
@@ -85,6 +117,10 @@ class _Unpickler(pickle.Unpickler):
         loaded = sys.modules.get(module) if module == _CLOUDPICKLE else None
         if loaded is not None:
             return getattr(loaded, name)
+        if module == MAIN:
+            found = class_of_main(name)
+            if found is not None:
+                return found
         return super().find_class(present_module(module, name), present_name(module, name))
 
 
