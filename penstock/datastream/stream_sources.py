@@ -115,7 +115,10 @@ class StreamSources:
                     "give a WatermarkStrategy with a timestamp assigner."
                 )
             watermark = WatermarkStrategy.for_bounded_out_of_orderness(watermark)
-        return self._source(source, watermark, source_name, None, takes_tuples=True)
+        stream = self._source(source, watermark, source_name, None, takes_tuples=True)
+        copy: Any = stream.plumbing.node("from_spark").coordinator
+        copy.frame = source.frame  # It is pickled without it.
+        return stream
 
     def socket_text_stream(self, host: str, port: int, delimiter: str = "\n") -> DataStream[str]:
         """Create a stream of the lines that a TCP server sends, until it closes; parallelism 1.

@@ -124,9 +124,6 @@ class JobExecutor(Protocol):
     def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobControl:
         """Fill in the defaults that only the host knows (parallelism), build, and start."""
 
-    def serialize(self, value: object) -> bytes:
-        """The pickle that ships user code; the API uses it to name what cannot be shipped."""
-
 
 @runtime_checkable
 class FrameExecutor(JobExecutor, Protocol):

@@ -32,7 +32,12 @@ from penstock.datastream.connectors.base import (
 )
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.hosting.shipping.pickling import dumps_records, loads_records, serialize
+from penstock.hosting.shipping.pickling import (
+    dumps_records,
+    loads_records,
+    loads_state,
+    serialize_program,
+)
 from penstock.model.checkpoints import InlineHandle, OperatorSubtaskState, StateHandle
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ConfigurationError
@@ -115,7 +120,7 @@ class StreamHarness:
                 "StreamHarness drives streaming operators, but execution.runtime-mode makes this "
                 "program a batch. Leave it out; test a batch as a whole job, on a MiniCluster."
             )
-        job_graph = build_job_graph(graph, _JOB_ID, serialize)
+        job_graph = build_job_graph(graph, _JOB_ID, serialize_program)
         self._types = [*types, *[None] * (len(inputs) - len(types))]
         self._sources = _sources(job_graph.vertices.values(), inputs)
         self._output_types = [stream.plumbing.element_type for stream in looked_at]
@@ -400,5 +405,5 @@ def _restored(data: bytes, operators: Mapping[str, object]) -> dict[str, Operato
     for uid, state in written.items():
         lists = tuple(ListStateShare(one, 0, len(one.offsets) - 1) for one in state.lists)
         restore = OperatorRestore(state.keyed, lists)
-        restored[uid] = read_operator(restore, _bytes_of, _ALL_GROUPS, loads_records)
+        restored[uid] = read_operator(restore, _bytes_of, _ALL_GROUPS, loads_state)
     return restored

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from penstock.hosting.program.settings import job_manager_settings
-from penstock.hosting.shipping.pickling import deserialize, dumps_records
+from penstock.hosting.shipping.pickling import deserialize_program, dumps_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
 from penstock.hosting.task_services.io_directories import IoDirectories
 from penstock.hosting.task_services.state_backends import StateBackends
@@ -176,7 +176,7 @@ class _Vertex:
         self.vertex = vertex
         self._wiring = wiring
         self._job_name = graph.name
-        spec: ChainSpec = deserialize(graph.blobs[vertex.chain_blob])
+        spec: ChainSpec = deserialize_program(graph.blobs[vertex.chain_blob])
         metrics = wiring.settings.metrics
         self.chain = OperatorChain(
             spec,

@@ -9,7 +9,7 @@ from typing import Final
 from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting.jobmanager.handle import JobHandle
 from penstock.hosting.program.function_ways import note_function_ways, told
-from penstock.hosting.shipping.pickling import serialize
+from penstock.hosting.shipping.pickling import serialize_program
 from penstock.machines.books.job_settings import job_settings_of
 from penstock.machines.planning.cluster_shape import ClusterShape, alike, parse_shape
 from penstock.machines.planning.plan import render_loss
@@ -48,9 +48,6 @@ class PlanExecutor:
         self._lost = lost
         self._command_line = command_line
 
-    def serialize(self, value: object) -> bytes:
-        return serialize(value)
-
     def options_of(self, program: ProgramSettings) -> Mapping[str, str]:
         """See `model.program.JobExecutor`."""
         return Settings(program.configuration, command_line=self._command_line).as_text()
@@ -58,7 +55,7 @@ class PlanExecutor:
     def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobHandle:
         configured = self.options_of(program).get(SchedulingOptions.DEFAULT_PARALLELISM.key)
         graph.default_parallelism = int(configured) if configured else self._parallelism
-        job_graph = build_job_graph(graph, _PLAN_JOB_ID, serialize)
+        job_graph = build_job_graph(graph, _PLAN_JOB_ID, serialize_program)
         if self._shows_functions:
             note_function_ways(graph, job_graph)
             print(told(job_graph))

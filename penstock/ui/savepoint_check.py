@@ -21,7 +21,7 @@ from penstock.hosting.checkpoints.restore_check import (
     is_refused,
 )
 from penstock.hosting.jobmanager.handle import JobHandle
-from penstock.hosting.shipping.pickling import serialize
+from penstock.hosting.shipping.pickling import serialize_program
 from penstock.hosting.spark import host as spark_host
 from penstock.machines.checkpoints.settings import checkpoint_settings_of
 from penstock.model.config import Settings
@@ -62,9 +62,6 @@ class CheckExecutor:
     def __init__(self, command_line: Mapping[str, str]) -> None:
         self._command_line = command_line
 
-    def serialize(self, value: object) -> bytes:
-        return serialize(value)
-
     def options_of(self, program: ProgramSettings) -> Mapping[str, str]:
         """See `model.program.JobExecutor`."""
         return Settings(program.configuration, command_line=self._command_line).as_text()
@@ -78,7 +75,7 @@ class CheckExecutor:
             )
         configured = settings.get(SchedulingOptions.DEFAULT_PARALLELISM)
         graph.default_parallelism = int(configured or 1)
-        raise _GraphTaken(build_job_graph(graph, _CHECK_JOB_ID, serialize), settings)
+        raise _GraphTaken(build_job_graph(graph, _CHECK_JOB_ID, serialize_program), settings)
 
 
 def check_savepoint(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from penstock.datastream.building.as_given import as_given
 from penstock.datastream.building.checks import (
     arguments_of,
     built,
@@ -181,17 +182,23 @@ def keys_of(
     if isinstance(key_selector, KeySelector):
         check_methods(key_selector, KeySelector, "key_by")
         get_key = _opened(key_selector, key_selector.get_key)
-        return KeySelection(get_key, key_type, input_type, caller_location())
-    if callable(key_selector):
+    elif callable(key_selector):
         check_call(key_selector, 1, "key_by")
-        return KeySelection(key_selector, key_type, input_type, caller_location())
+        get_key = key_selector
+    else:
+        raise _no_selector(key_selector)
+    where = caller_location()
+    return KeySelection(as_given(get_key, "the key selector", where), key_type, input_type, where)
+
+
+def _no_selector(key_selector: object) -> TypeError:
     hint = ""
     if isinstance(key_selector, str):
         hint = f" For a column of a column stream write key_by(col({key_selector!r}))."
     elif isinstance(key_selector, int):
         hint = f" For position {key_selector} write key_by(lambda value: value[{key_selector}]);"
         hint += " for a column of a column stream write key_by(col('name'))."
-    raise TypeError(
+    return TypeError(
         "Parameter key_selector should be type of KeySelector or a callable function, got "
         f"{type(key_selector).__name__}.{hint} {built('key_by')}."
     )
@@ -231,14 +238,16 @@ def partitioner_function(
     check_is_object(partitioner, Partitioner, "partition_custom")
     if isinstance(partitioner, Partitioner):
         check_methods(partitioner, Partitioner, "partition_custom")
-        return _opened(partitioner, partitioner.partition)
-    if callable(partitioner):
+        partition = _opened(partitioner, partitioner.partition)
+    elif callable(partitioner):
         check_call(partitioner, 2, "partition_custom")
-        return partitioner
-    raise TypeError(
-        "Parameter partitioner should be a type of Partitioner or a callable function, got "
-        f"{type(partitioner).__name__}. {built('partition_custom')}."
-    )
+        partition = partitioner
+    else:
+        raise TypeError(
+            "Parameter partitioner should be a type of Partitioner or a callable function, got "
+            f"{type(partitioner).__name__}. {built('partition_custom')}."
+        )
+    return as_given(partition, "the partitioner", caller_location())
 
 
 def without_key(function: UserFunction) -> UserFunction:

@@ -13,13 +13,12 @@ from penstock.common.configuration import Configuration
 from penstock.common.execution_config import MAX_PARALLELISM_KEY, PARALLELISM_KEY, ExecutionConfig
 from penstock.common.setting_checks import check_kind
 from penstock.common.uncaught import show_errors
-from penstock.compiler.serialization_check import find_unserialisable
 from penstock.datastream.building.program import Cache, Program
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.slot_sharing_group import SlotSharingGroup, slot_size_of
 from penstock.datastream.state_backend import StateBackend
-from penstock.model.errors import ConfigurationError, GraphError, PenstockError
+from penstock.model.errors import ConfigurationError, GraphError
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.options.program import ExecutionOptions, PipelineOptions
 from penstock.model.options.scheduling import ErrorOptions
@@ -135,15 +134,7 @@ class EnvironmentPlumbing:
         self.show_errors(options)
         graph = self.stream_graph(job_name, program, options)
         self.program.validate(graph)
-        try:
-            return call(executor, graph)
-        except PenstockError:
-            raise
-        except Exception as error:
-            refusal = find_unserialisable(graph, executor.serialize)
-            if refusal is None:
-                raise
-            raise refusal from error
+        return call(executor, graph)
 
     def close(self) -> None:
         """Forgets the operators that were not run, and the records of cached streams."""

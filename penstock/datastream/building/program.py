@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from penstock.datastream.building.as_given import as_given
 from penstock.model.errors import GraphError
 from penstock.model.graph.error_rule import ErrorRule
 from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
@@ -100,17 +101,21 @@ class Program:
 
         `takes_tuples`: functions behind it may return tuples where a ROW is declared.
         """
-        node = self._add(name, operator, is_source=True, **fields)
+        node = self._add(name, operator, endpoint, is_source=True, **fields)
         if takes_tuples:
             self._takes_tuples.add(node.node_id)
-        self.endpoints[node.node_id] = endpoint
         return node
 
     def add_operator(
-        self, name: str, operator: object, inputs: Sequence[Upstream], **fields: Any
+        self,
+        name: str,
+        operator: object,
+        inputs: Sequence[Upstream],
+        endpoint: ProgramEndpoint | None = None,
+        **fields: Any,
     ) -> StreamNode:
         """Adds an operator. Several upstreams with the same `input_index` are a union."""
-        node = self._add(name, operator, **fields)
+        node = self._add(name, operator, endpoint, **fields)
         if any(upstream.node_id in self._takes_tuples for upstream in inputs):
             self._takes_tuples.add(node.node_id)
             node.output_type = self.declared(node, node.output_type)
@@ -129,9 +134,14 @@ class Program:
         return node
 
     def add_sink(
-        self, name: str, operator: object, inputs: Sequence[Upstream], **fields: Any
+        self,
+        name: str,
+        operator: object,
+        inputs: Sequence[Upstream],
+        endpoint: ProgramEndpoint | None = None,
+        **fields: Any,
     ) -> StreamNode:
-        node = self.add_operator(name, operator, inputs, **fields)
+        node = self.add_operator(name, operator, inputs, endpoint, **fields)
         self._sinks.add(node.node_id)
         return node
 
@@ -243,11 +253,26 @@ class Program:
             return f"Sink: {node.name}"
         return node.name
 
-    def _add(self, name: str, operator: object, **fields: Any) -> StreamNode:
-        node = StreamNode(
-            len(self.nodes) + 1, name, operator, defined_at=caller_location(), **fields
+    def _add(
+        self,
+        name: str,
+        operator: object,
+        endpoint: ProgramEndpoint | None,
+        coordinator: object = None,
+        **fields: Any,
+    ) -> StreamNode:
+        """Adds a node with what the program gives it as it is now; what is one object stays one."""
+        where = caller_location()
+        operator, coordinator, endpoint = as_given(
+            (operator, coordinator, endpoint), f"operator '{name}'", where
         )
-        self.nodes[node.node_id] = node
+        node_id = len(self.nodes) + 1
+        node = StreamNode(
+            node_id, name, operator, coordinator=coordinator, defined_at=where, **fields
+        )
+        self.nodes[node_id] = node
+        if endpoint is not None:
+            self.endpoints[node_id] = endpoint
         if (default := self._default_parallelism()) > 0:
             self._default_parallelisms[node.node_id] = default
         return node

@@ -111,10 +111,7 @@ class StreamPlumbing:
     def add_sink(
         self, name: str, operator: Operator, endpoint: ProgramEndpoint | None = None, **fields: Any
     ) -> StreamNode:
-        node = self.program.add_sink(name, operator, self.upstreams, **fields)
-        if endpoint is not None:
-            self.program.endpoints[node.node_id] = endpoint
-        return node
+        return self.program.add_sink(name, operator, self.upstreams, endpoint, **fields)
 
     def collect_into(self, stream: str) -> StreamNode:
         """Adds a sink that sends the values to the driver, under this name."""

@@ -12,6 +12,8 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building import adapters as adapt
+from penstock.datastream.building.as_given import as_given
+from penstock.datastream.building.program import caller_location
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.keyed_stream import KeyedStream
 from penstock.datastream.functions import Function, KeySelector
@@ -122,7 +124,8 @@ class Where(Generic[S, T2]):
 
     def __init__(self, streams: S, key_selector: Any, key_type: TypeInformation | None) -> None:
         self._streams = streams
-        self._key_selector = key_selector
+        where = caller_location()
+        self._key_selector = as_given(key_selector, "the key selector of where()", where)
         self._key_type = key_type
 
     def equal_to(

@@ -29,7 +29,7 @@ from penstock.hosting.batch.shuffle_output import (
 from penstock.hosting.batch.stage_metrics import StageMetrics, StagePlace
 from penstock.hosting.clock import wall_ms
 from penstock.hosting.dataframes.source import StageFrameSource
-from penstock.hosting.shipping.pickling import deserialize, dumps_records
+from penstock.hosting.shipping.pickling import deserialize, deserialize_program, dumps_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
 from penstock.hosting.task.source_input import SourceHost, SourceInput
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
@@ -137,7 +137,7 @@ class BatchTask:
         self._mails = _Mails()
         self._outbox = Outbox()
         self._committables: list[tuple[int, bytes]] = []
-        spec: ChainSpec = deserialize(orders.chain)
+        spec: ChainSpec = deserialize_program(orders.chain)
         self._chain = OperatorChain(
             spec,
             wall_ms,
@@ -214,7 +214,7 @@ class BatchTask:
     # ------------------------------------------------------------------ building
 
     def _fresh_head(self) -> Operator:
-        spec: ChainSpec = deserialize(self._orders.chain)
+        spec: ChainSpec = deserialize_program(self._orders.chain)
         head = spec.operators[0].operator
         assert isinstance(head, Operator)
         return head

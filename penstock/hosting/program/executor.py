@@ -33,7 +33,6 @@ from penstock.hosting.program.settings import HOST_DEFAULTS, refuse_late_target
 from penstock.hosting.program.streaming_jobs import StreamingJobs
 from penstock.hosting.program.submitted_jobs import fixed_job_id, submitted_job
 from penstock.hosting.session_jobs import SESSION_JOBS, SessionJob
-from penstock.hosting.shipping.pickling import serialize
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.graph.stream_graph import StreamGraph
@@ -54,9 +53,6 @@ class ClusterExecutor:
         self._host = host
         self.streaming = StreamingJobs(host, observer)
         self.batch = BatchJobs(host, observer)
-
-    def serialize(self, value: object) -> bytes:
-        return serialize(value)
 
     def options_of(self, program: ProgramSettings) -> Mapping[str, str]:
         """See `model.program.JobExecutor`."""

@@ -29,7 +29,7 @@ from penstock.hosting.program.settings import (
     python_requirements,
 )
 from penstock.hosting.shipping.in_process import import_here
-from penstock.hosting.shipping.pickling import serialize
+from penstock.hosting.shipping.pickling import serialize_program
 from penstock.hosting.shipping.program_modules import user_modules_archive
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
@@ -73,7 +73,7 @@ def submitted_job(
         reuse_objects(graph)
     if settings.get(TaskOptions.PARSE_UNREAD_FIELDS):
         read_all_fields(graph)
-    job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize)
+    job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize_program)
     note_function_ways(graph, job_graph)
     check_sizes(job_graph)
     files = python_files(settings, program)

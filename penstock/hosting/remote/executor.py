@@ -20,7 +20,6 @@ from penstock.hosting.remote.job import RemoteJob
 from penstock.hosting.remote.rows import check_rows
 from penstock.hosting.remote.session_client import SessionClient
 from penstock.hosting.remote.submission import Submission, packed
-from penstock.hosting.shipping.pickling import serialize
 from penstock.model.config import Settings
 from penstock.model.errors import GraphError
 from penstock.model.graph.stream_graph import StreamGraph
@@ -64,9 +63,6 @@ class RemoteExecutor:
 
     def __init__(self, command_line: Mapping[str, str]) -> None:
         self._command_line = dict(command_line)
-
-    def serialize(self, value: object) -> bytes:
-        return serialize(value)
 
     def options_of(self, program: ProgramSettings) -> Mapping[str, str]:
         """See `model.program.JobExecutor`."""

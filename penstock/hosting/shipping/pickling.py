@@ -16,8 +16,11 @@ import threading
 from importlib.machinery import PathFinder
 from typing import Any, Final
 
-_CLOUDPICKLE: Final = "pyspark.cloudpickle.cloudpickle"
+from penstock.hosting.shipping.main_classes import MAIN, READING, class_of_main, shipped_classes
 
+_CLOUDPICKLE: Final = "pyspark.cloudpickle.cloudpickle"
+_REPLACED: Final = {"_make_skeleton_class": "make_class", "_class_setstate": "set_class"}
+"""Functions of cloudpickle by the names of those of `classes_by_value` that take their place."""
 
 _UNPICKLING: Final = threading.RLock()
 
@@ -27,10 +30,10 @@ def serialize(value: object) -> bytes:
 
     Raises: whatever pickling raises, with the reason; the caller names the operator.
     """
-    from pyspark import cloudpickle
+    from penstock.hosting.shipping.classes_by_value import Pickler
 
     buffer = io.BytesIO()
-    cloudpickle.CloudPickler(buffer, protocol=5).dump(value)
+    Pickler(buffer, protocol=5).dump(value)
     return buffer.getvalue()
 
 
@@ -40,8 +43,39 @@ def deserialize(data: bytes) -> Any:
     One call at a time: unpickling imports modules, and tasks that start together must not see
     half-imported ones.
     """
+    return _program_of(data)[0]
+
+
+def serialize_program(value: object) -> bytes:
+    """`serialize`, and after it the classes of the main script that the program's functions refer to."""
+    return serialize(value) + serialize(shipped_classes())
+
+
+def deserialize_program(data: bytes) -> Any:
+    """Unpickle what `serialize_program` made; from now on this thread finds the classes that came along by name."""
+    value, classes = _program_of(data)
+    READING.of_program = {cls.__qualname__: cls for cls in classes}
+    return value
+
+
+def _program_of(data: bytes) -> tuple[Any, list[type]]:
+    file = io.BytesIO(data)
     with _UNPICKLING:
+        READING.is_program = True
+        try:
+            value = _Unpickler(file).load()
+            return value, _Unpickler(file).load() if file.tell() < len(data) else []
+        finally:
+            READING.is_program = False
+
+
+def loads_state(data: bytes | bytearray | memoryview) -> Any:
+    """Unpickle state. Raises: UnknownClass: the program lacks a class of the main script that the state has."""
+    READING.is_state = True
+    try:
         return loads_records(data)
+    finally:
+        READING.is_state = False
 
 
 def dumps_records(value: object) -> bytes:
@@ -75,9 +109,17 @@ class _Unpickler(pickle.Unpickler):
     """
 
     def find_class(self, module: str, name: str) -> Any:
+        if module == _CLOUDPICKLE and name in _REPLACED:
+            from penstock.hosting.shipping import classes_by_value
+
+            return getattr(classes_by_value, _REPLACED[name])
         loaded = sys.modules.get(module) if module == _CLOUDPICKLE else None
         if loaded is not None:
             return getattr(loaded, name)
+        if module == MAIN:
+            found = class_of_main(name)
+            if found is not None:
+                return found
         return super().find_class(module, name)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from penstock.hosting.shipping.pickling import loads_records
+from penstock.hosting.shipping.pickling import loads_state
 from penstock.hosting.task.ports import TaskAttempt
 from penstock.hosting.task.restore_in_flight import recover_in_flight
 from penstock.model.checkpoints import StateHandle
@@ -74,7 +74,7 @@ def _read_states(
     states: dict[str, OperatorSnapshot] = {}
     for uid, state in restore.operators:
         try:
-            found = read_operator(state, read, groups, loads_records, pieces)
+            found = read_operator(state, read, groups, loads_state, pieces)
         except PenstockError:
             raise
         except Exception as error:

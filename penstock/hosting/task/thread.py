@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.hosting.interrupts import interrupt
-from penstock.hosting.shipping.pickling import deserialize
+from penstock.hosting.shipping.pickling import deserialize_program
 from penstock.hosting.task.builder import BuiltTask, build_task
 from penstock.hosting.task.checkpoints import TaskCheckpoints
 from penstock.hosting.task.driver_writer import DriverWriter
@@ -224,7 +224,7 @@ class TaskThread(TaskAttempt):
 
     def _invoke(self) -> None:
         self._advance(ExecutionState.DEPLOYING)
-        spec: ChainSpec = deserialize(self._chain_blob)
+        spec: ChainSpec = deserialize_program(self._chain_blob)
         self.head_uid = spec.operators[0].uid
         self._built = build_task(self, self.checkpoints, spec)
         self.metrics = TaskMetrics(self._built, self, self.checkpoints)

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 
 from penstock.hosting.interrupts import UninterruptibleLock
-from penstock.hosting.shipping.pickling import dumps_records, loads_records
+from penstock.hosting.shipping.pickling import dumps_records, loads_state
 from penstock.hosting.task_services.io_directories import IoDirectories
 from penstock.model.ids import AllocationId
 from penstock.runtime.state.checked import CheckedKeyedStateBackend
@@ -49,7 +49,7 @@ class StateBackends:
             self._directories.new_directory,
             self._memory_of(allocation_id),
             dumps_records,
-            loads_records,
+            loads_state,
             UninterruptibleLock,
             self._settings.has_rocks_timers,
             self._directories.remove,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 from penstock.datastream.executor import JobOutcome
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.errors import JobExecutionError
@@ -55,7 +53,6 @@ class FakeExecutor:
     def __init__(self, outcome=None, collected=()):
         self.control = FakeControl(outcome or JobOutcome(JobStatus.FINISHED, 12), collected)
         self.submitted = []
-        self.pickles = False
 
     @property
     def graph(self):
@@ -69,16 +66,8 @@ class FakeExecutor:
         return program.configuration
 
     def submit(self, graph, program):
-        if self.pickles:
-            for node in graph.nodes.values():
-                self.serialize(node.operator)
-            for edge in graph.edges:
-                self.serialize(edge.partitioning)
         self.submitted.append((graph, program))
         return self.control
-
-    def serialize(self, value):
-        return pickle.dumps(value)
 
 
 def edges_of(graph):

@@ -390,32 +390,6 @@ def test_closing_early_cancels_and_collecting_from_a_failed_job_raises():
         list(results)
 
 
-def test_a_function_that_cannot_be_pickled_names_the_operator_and_the_line():
-    executor = FakeExecutor()
-    executor.pickles = True
-    env = environment(executor)
-    lock = threading.Lock()
-    env.from_collection([1]).map(Holder(lock)).name("guilty")
-    with pytest.raises(
-        GraphError, match=r"operator 'guilty'.*test_stream_execution_environment.py:\d+.*open\(\)"
-    ):
-        env.execute()
-    env.plumbing.program.clear()
-    env.from_collection([1]).key_by(Holder(lock)).reduce(add).name("after")
-    with pytest.raises(
-        GraphError, match=r"key selector or partitioner before 'after'|operator 'after'"
-    ):
-        env.execute()
-
-
-class Holder:
-    def __init__(self, thing):
-        self.thing = thing
-
-    def __call__(self, value):
-        return value
-
-
 def add(first, second):
     return first + second
 
