@@ -19,6 +19,7 @@ from typing import Any, Final
 from penstock.datastream.clients.deadline import within
 from penstock.datastream.connectors.kafka.client import (
     API_TIMEOUT_DEFAULT_MS,
+    GRACE_S,
     import_kafka,
     kafka_errors,
     make_consumer,
@@ -34,8 +35,6 @@ from penstock.datastream.connectors.messaging.staging import StagingCommitter, u
 
 MAX_BYTES: Final = "message.max.bytes"
 MAX_RECORD_BYTES: Final = 1_000_000
-GRACE_S: Final = 2.0
-"""What a call may take above the time that the client was given, and seldom keeps: the client's own error says more."""
 
 
 @dataclass(frozen=True, slots=True)
