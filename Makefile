@@ -21,7 +21,7 @@ CHECKED := $(OF_NAMES:%=--ignore=%)
 # Each process compiles all of Penstock anew where Python may keep nothing of it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores prometheus chromium
+.PHONY: run test test-servers test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores prometheus chromium kafka
 
 run: $(STAMP) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -35,8 +35,12 @@ q5: $(STAMP) java
 # 5: nothing was selected.
 WITH_SPARK := tests/chaos tests/dashboard tests/docs tests/spark
 test: $(STAMP) java $(JVM_CLASSES) postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores chromium
-	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign" -n 4 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
-	$(PY) -m pytest $(WITH_SPARK) -m "(spark or browser) and not long and not foreign" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
+	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign and not server" -n 4 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest $(WITH_SPARK) -m "(spark or browser) and not long and not foreign and not server" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
+
+# With real brokers or databases: each file has its own.
+test-servers: $(STAMP) java kafka
+	$(PY) -m pytest -m "server and not long" -n 2 --dist loadfile $(ARGS) || [ $$? = 5 ]
 
 # Random row functions against the interpreter, PENSTOCK_FUNCTIONS of each kind (100000).
 fuzz:
@@ -149,6 +153,9 @@ nats:
 
 object-stores:
 	@sh scripts/ensure-object-stores
+
+kafka: $(STAMP)
+	@sh scripts/ensure-kafka "$(VENV)"
 
 prometheus:
 	@sh scripts/ensure-prometheus

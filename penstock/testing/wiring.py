@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 import queue
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final
 
-from penstock.hosting.program.settings import job_manager_settings
+from penstock.hosting.program.settings import job_manager_settings, job_parameters
 from penstock.hosting.shipping.pickling import deserialize_program, dumps_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
 from penstock.hosting.task_services.io_directories import IoDirectories
@@ -52,7 +53,9 @@ class Wiring:
     ) -> None:
         """Raises: ConfigurationError: a job of this program would be refused."""
         self.now_ms = now_ms
-        self.settings = job_manager_settings(Settings(program.configuration), program).task
+        settings = Settings(program.configuration)
+        merged = replace(program, job_parameters=job_parameters(settings, program))
+        self.settings = job_manager_settings(settings, merged).task
         self._directories = IoDirectories(self.settings.blocking.tmp_dirs, "harness")
         backends = StateBackends(self.settings.state_backend, self._directories)
         self.keyed_state = backends.of_slot(AllocationId("harness"))

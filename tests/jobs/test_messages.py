@@ -187,7 +187,7 @@ def test_in_batch_the_record_of_a_none_key_is_the_one_that_is_shown(key, count):
     """Not the last record that went through, nor the last of its batch."""
     env = environment().set_runtime_mode(RuntimeExecutionMode.BATCH)
     pairs = env.from_collection([(7, "k")] * count + [(8, None), (9, "k")])
-    text = told(env, pairs.key_by(key).reduce(lambda a, b: a))
+    text = told(env, pairs.key_by(key).reduce(lambda a, b: a, combine=True))
     assert re.match(NONE_KEY.replace("7", r"\(8, None\)"), text)
     assert re.findall(r"at record: +(.*)", text) == ["(8, None)"]
 

@@ -1,1 +1,1 @@
-"""Clients that connectors and formats share: HTTP of the standard library, and TLS."""
+"""Clients that connectors and formats share: HTTP of the standard library, TLS, and a deadline for calls."""

@@ -81,16 +81,22 @@ class FetcherThread:
     # ------------------------------------------------------------------ the fetcher's thread
 
     def _run(self) -> None:
+        self._guarded(self._turns)
+        # After the error, if there is one: a client may wait in its end for a server that is away.
+        self._guarded(self._reader.close)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Keeps the first error for `poll`."""
         try:
-            try:
-                while self._turn():
-                    pass
-            finally:
-                self._reader.close()
+            step()
         except BaseException as error:
             with self._changed:
-                self._error = error
+                self._error = self._error or error
             self._wake()
+
+    def _turns(self) -> None:
+        while self._turn():
+            pass
 
     def _turn(self) -> bool:
         """Carry out orders, then fetch once. False: closed."""

@@ -2,6 +2,7 @@
 
 from tests.tools.brokers.fixtures import (
     amqp,
+    apache_kafka,
     broker,
     leave_no_kafka_client,
     own_amqp,
@@ -9,4 +10,12 @@ from tests.tools.brokers.fixtures import (
     running_pulsar_broker,
 )
 
-__all__ = ["amqp", "broker", "leave_no_kafka_client", "own_amqp", "queue", "running_pulsar_broker"]
+__all__ = [
+    "amqp",
+    "apache_kafka",
+    "broker",
+    "leave_no_kafka_client",
+    "own_amqp",
+    "queue",
+    "running_pulsar_broker",
+]

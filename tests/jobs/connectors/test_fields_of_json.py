@@ -154,5 +154,5 @@ def test_a_field_that_nobody_reads_is_none_where_the_record_is_shown(tmp_path):
 
 
 def test_numbers_as_texts_are_numbers(tmp_path):
-    odd = ['{"at": "17"}', '{"at": 18.0}', '{"at": 1e2}', '["1", 2, "x", 19]']
-    assert collected(bids_of(tmp_path, *odd).map(lambda bid: bid.at))[COUNT:] == [17, 18, 100, 19]
+    odd = ['{"at": "17"}', '{"at": 18.0}', '{"at": 1e2}']
+    assert collected(bids_of(tmp_path, *odd).map(lambda bid: bid.at))[COUNT:] == [17, 18, 100]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.common import Row, Time, Types, WatermarkStrategy
+from penstock.common import Duration, Row, Time, Types, WatermarkStrategy
 from penstock.datastream import (
     AsyncDataStream,
     AsyncFunction,
@@ -253,7 +253,9 @@ WAYS = {
         False,
     ),
     "windows": (
-        lambda ds, p: keyed(ds).window(TumblingEventTimeWindows.of(1)).process(Windows(p)),
+        lambda ds, p: (
+            keyed(ds).window(TumblingEventTimeWindows.of(Duration.of_millis(1))).process(Windows(p))
+        ),
         False,
     ),
     "async": (

@@ -8,6 +8,7 @@ import pytest
 
 from tests.tools.brokers import amqp as rabbit
 from tests.tools.brokers import kafka, pulsar
+from tests.tools.brokers.apache_kafka import running_kafka
 from tests.tools.brokers.kafka_clients import clients_left
 from tests.tools.brokers.rabbit_queues import ProxiedBroker, delete_queue
 
@@ -23,6 +24,13 @@ def leave_no_kafka_client():
 @pytest.fixture
 def broker():
     with kafka.running_broker() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def apache_kafka():
+    """A real one, of all tests of a file. It runs when a test begins, and its topics are the tests' own."""
+    with running_kafka() as found:
         yield found
 
 

@@ -1,7 +1,6 @@
 """Settings of the environment, and running against a fake executor."""
 
 import re
-import threading
 
 import pytest
 
@@ -419,15 +418,13 @@ def refused(stream, tmp_path):
     env, executor = stream.get_execution_environment(), MiniCluster(parallelism=2).executor()
     gone = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "x"))
     files = env.from_source(gone.build(), WatermarkStrategy.no_watermarks(), "files")
-    lock = threading.Lock()
     return env.use_executor(executor), [
         (files, "does not exist"),
-        (stream.map(lambda value: lock and value), "pickle"),
         (stream.map(same).set_parallelism(2).forward().map(same).set_parallelism(1), "equal"),
     ]
 
 
-@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("collects", [True, False])
 def test_what_was_refused_is_not_run_again(which, collects, tmp_path):
     env, streams = refused(environment().from_collection([1, 2]), tmp_path)

@@ -6,18 +6,21 @@ Optional: `pip install 'penstock[kafka]'` on the driver and on every executor. D
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
 from penstock.common.extras import extra
+from penstock.datastream.clients.deadline import within
 from penstock.datastream.connectors.kafka.properties import (
     API_TIMEOUT_MS,
     AUTO_OFFSET_RESET,
     BOOTSTRAP_SERVERS,
     GROUP_ID,
     client_properties,
+    shared_properties,
 )
 from penstock.datastream.connectors.kafka.refusals import refusal_of
 from penstock.datastream.connectors.kafka.splits import KafkaTopicPartition
@@ -30,6 +33,11 @@ NO_GROUP: Final = "penstock-no-group"
 _KEPT_ERRORS: Final = 8
 EARLIEST: Final = -2
 LATEST: Final = -1
+GRACE_S: Final = 2.0
+"""What a call may take above the time that the client was given, and seldom keeps: the client's own error says more."""
+_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Of brokers before Kafka 2.8: all bits are 0."""
+_NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
 
 
 def import_kafka(where: str) -> Any:
@@ -64,7 +72,7 @@ class LastError:
 def make_client(
     kind: str, properties: Mapping[str, str], where: str, **more: Any
 ) -> tuple[Any, LastError]:
-    """Makes a Consumer or Producer (`kind`), which connects later. `more`: librdkafka properties, with __ for each dot.
+    """Makes a Consumer, Producer or AdminClient (`kind`), which connects later. `more`: librdkafka properties, with __ for each dot.
 
     Raises: ConfigurationError: librdkafka is missing, or refuses a property.
     """
@@ -73,7 +81,8 @@ def make_client(
     settings: dict[str, Any] = {"error_cb": last.note, **client_properties(properties, where)}
     settings.update((key.replace("__", "."), value) for key, value in more.items())
     try:
-        return getattr(kafka, kind)(settings), last
+        module = extra("confluent_kafka.admin", "kafka", where) if kind == "AdminClient" else kafka
+        return getattr(module, kind)(settings), last
     except (kafka.KafkaException, TypeError, ValueError) as error:
         raise ConfigurationError(
             f"{where}: the client refuses these properties: {text_of(error)}. Properties have the "
@@ -122,6 +131,48 @@ def text_of(error: BaseException) -> str:
     return f"{inner.str()} ({inner.name()})" if hasattr(inner, "name") else str(error)
 
 
+class TopicIds:
+    """Asks a cluster for topics' ids, as `kafka-topics.sh --describe` shows them. One thread uses it."""
+
+    def __init__(self, properties: Mapping[str, str], where: str) -> None:
+        self._where = where
+        self._kafka = import_kafka(where)
+        self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
+        self._client, self._last = make_client("AdminClient", shared_properties(properties), where)
+
+    def ask(self, topics: Collection[str]) -> dict[str, Future[Any]]:
+        """Asks without waiting; the answers are for `id_in`."""
+        names = self._kafka.TopicCollection(sorted(topics))
+        asked: dict[str, Future[Any]] = self._client.describe_topics(
+            names, request_timeout=self._timeout_s
+        )
+        return asked
+
+    def id_in(self, topic: str, answer: Future[Any]) -> str | None:
+        """The id; "": the brokers know none. None: there is no such topic. Raises: ExternalError: no answer."""
+        what = f"{self._where}: cannot look up the id of the topic {topic!r}"
+        with kafka_errors(self._kafka, what, self._last, self._client):
+            try:
+                found = within(self._timeout_s + GRACE_S, answer.result, what)
+            except self._kafka.KafkaException as error:
+                if error.args[0].name() in _NO_TOPIC:
+                    return None
+                raise
+        return str(found.topic_id).replace(_NO_ID, "")
+
+    def of(self, topics: Collection[str]) -> dict[str, str]:
+        """The ids of topics. Raises: UnknownTopic; ExternalError: the cluster does not answer."""
+        found = {}
+        for topic, answer in self.ask(topics).items() if topics else ():
+            one = self.id_in(topic, answer)
+            if one is None:
+                raise UnknownTopic(
+                    f"{self._where}: the topic {topic!r} was deleted while it was looked up."
+                )
+            found[topic] = one
+        return found
+
+
 class KafkaCluster:
     """Looks up topics, partitions and offsets of a cluster, on one thread.
 
@@ -131,6 +182,7 @@ class KafkaCluster:
     def __init__(self, properties: Mapping[str, str], where: str) -> None:
         self._kafka = import_kafka(where)
         self._where = where
+        self._properties = properties
         self._servers = properties.get(BOOTSTRAP_SERVERS, "")
         self.group_id = properties.get(GROUP_ID)
         self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
@@ -163,6 +215,10 @@ class KafkaCluster:
                 "read it, and create it before the job starts."
             )
         return [KafkaTopicPartition(topic, number) for number in sorted(found.partitions)]
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """See `TopicIds.of`."""
+        return TopicIds(self._properties, self._where).of(topics) if topics else {}
 
     def earliest(self, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         return self._bounds(partitions, 0)

@@ -6,7 +6,7 @@ It runs on the driver. Source: Flink KafkaSourceEnumerator, KafkaSubscriber.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +22,9 @@ class KafkaTopics(Lookup, Protocol):
 
     def topics(self) -> list[str]: ...
     def partitions(self, topic: str) -> list[KafkaTopicPartition]: ...
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """The ids; "" for all if the brokers have none. Raises: UnknownTopic; ExternalError."""
+
     def close(self) -> None: ...
 
 
@@ -76,7 +79,8 @@ class KafkaEnumerator(PartitionEnumerator[KafkaTopics]):
         rule = KafkaOffsetsInitializer.earliest() if self.has_begun else plan.start
         starts = rule.look_up(partitions, cluster)
         stops = {} if plan.stop is None else plan.stop.look_up(partitions, cluster)
-        return [KafkaSplit(one, starts[one], stops.get(one)) for one in partitions]
+        ids = cluster.topic_ids({one.topic for one in partitions})
+        return [KafkaSplit(one, starts[one], stops.get(one), ids[one.topic]) for one in partitions]
 
     def owner(self, split: KafkaSplit, parallelism: int) -> int:
         return owner_of(split.partition.topic, split.partition.partition, parallelism)

@@ -25,6 +25,7 @@ class KafkaFigures:
         self._committed: dict[Partition, int] = {}
         self._succeeded = 0
         self._failed = 0
+        self._removed = 0
         self._measured_at = 0.0
 
     def measure(
@@ -49,6 +50,10 @@ class KafkaFigures:
     def commit_failed(self) -> None:
         self._failed += 1
 
+    def removed(self, count: int) -> None:
+        """Retention has removed records before they were read."""
+        self._removed += count
+
     def measured(self) -> Iterator[Measured]:
         """The metrics. Any thread."""
         offsets, ends = self._offsets, self._ends
@@ -57,6 +62,7 @@ class KafkaFigures:
             yield _gauge("pendingRecords", sum(lags.values()))
         yield Measured("commitsSucceeded", MetricType.COUNTER, self._succeeded, (_GROUP,))
         yield Measured("commitsFailed", MetricType.COUNTER, self._failed, (_GROUP,))
+        yield Measured("recordsRemoved", MetricType.COUNTER, self._removed, (_GROUP,))
         for (topic, partition), offset in offsets.items():
             groups: Groups = (_GROUP, ("topic", topic), ("partition", str(partition)))
             committed = self._committed.get((topic, partition), -1)

@@ -20,9 +20,15 @@ from penstock.datastream.connectors.committing_reader import (
     CommittingReader,
     CommittingSplitReader,
 )
-from penstock.datastream.connectors.kafka.client import import_kafka, make_consumer
+from penstock.datastream.connectors.kafka.client import (
+    API_TIMEOUT_DEFAULT_MS,
+    import_kafka,
+    kafka_errors,
+    make_consumer,
+)
 from penstock.datastream.connectors.kafka.figures import KafkaFigures
 from penstock.datastream.connectors.kafka.properties import (
+    API_TIMEOUT_MS,
     CLIENT_ID_PREFIX,
     COMMIT_ON_CHECKPOINT,
     GROUP_ID,
@@ -30,7 +36,8 @@ from penstock.datastream.connectors.kafka.properties import (
 from penstock.datastream.connectors.kafka.records import KafkaSchema, batch_of
 from penstock.datastream.connectors.kafka.refusals import refusal_of
 from penstock.datastream.connectors.kafka.splits import KafkaSplit, KafkaTopicPartition
-from penstock.datastream.connectors.messaging.properties import flag_of
+from penstock.datastream.connectors.kafka.topic_ids import TopicWatch
+from penstock.datastream.connectors.messaging.properties import flag_of, int_of
 from penstock.datastream.connectors.messaging.records import NO_RECORDS
 from penstock.model.errors import ExternalError, RefusedForGood
 from penstock.model.metrics import Measured
@@ -52,7 +59,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KafkaReaderSettings:
-    """`properties`: as the program set them, with Flink's own. `has_stops`: whether partitions have an end."""
+    """`properties`: as the program set them, with Flink's own. `has_stops`: whether partitions have an end.
+
+    `auto_offset_reset`: earliest, latest or error: what replaces an offset that does not exist.
+    """
 
     properties: Mapping[str, str]
     schema: KafkaSchema
@@ -109,12 +119,15 @@ class KafkaSplitReader(CommittingSplitReader):
         self._consumer, self._last = make_consumer(
             properties,
             self._where,
-            auto__offset__reset=settings.auto_offset_reset,
             enable__partition__eof="true" if settings.has_stops else "false",
             on_commit=self._note_commit,
         )
         self._open: dict[tuple[str, int], KafkaSplit] = {}
         self._over: list[KafkaTopicPartition] = []
+        self._moved: list[SplitBatch] = []
+        self._reset = settings.auto_offset_reset
+        self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
+        self._topics = TopicWatch(properties, self._where)
         self._count = MAX_MESSAGES
         self._figures = KafkaFigures()
         self._failed_fetches: dict[tuple[str, int], int] = {}
@@ -127,6 +140,7 @@ class KafkaSplitReader(CommittingSplitReader):
     def add_splits(self, splits: Sequence[Any]) -> None:
         self._over += [split.partition for split in splits if split.is_over]
         new = [split for split in splits if not split.is_over]
+        self._topics.add(new)
         self._open.update((_key(split.partition), split) for split in new)
         if new:
             self._consumer.incremental_assign([
@@ -166,6 +180,9 @@ class KafkaSplitReader(CommittingSplitReader):
         ]
         for message in ends:  # after the records that came with them
             self._note_end(message)
+        self._topics.look(self._open.values())
+        batches += self._moved
+        self._moved = []
         finished, self._over = self._over, []
         self._figures.measure({key: one.offset for key, one in self._open.items()}, self._end_of)
         return Fetched(batches, finished)
@@ -184,6 +201,7 @@ class KafkaSplitReader(CommittingSplitReader):
         try:
             self.commit()
         finally:
+            self._topics.close()
             self._consumer.close()
 
     def _taken(self, key: tuple[str, int], messages: list[Any]) -> list[SplitBatch]:
@@ -231,17 +249,44 @@ class KafkaSplitReader(CommittingSplitReader):
         if not error.fatal() and (error.retriable() or error.code() in RETRIABLE):
             return self._bear(key, error)
         if error.code() == kafka._AUTO_OFFSET_RESET:  # ruff: ignore[private-member-access] - its public name
-            split = self._open.get(key)
-            at = "its offset" if split is None else f"offset {split.offset}"
-            raise ExternalError(
-                f"{self._where}: {key[0]}[{key[1]}] has no record at {at} (any more): "
-                f"{error.str()}. Either the topic's retention removed it, or the topic was created "
-                "anew. To read on there, set an offset reset strategy of EARLIEST or LATEST."
-            )
+            self._begin_again(key, error)
+            return False
         at = f" of {key[0]}[{key[1]}]" if key[0] else ""
         if refusal := refusal_of(error):
             raise RefusedForGood(f"{self._where}: cannot read{at}: {refusal}.")
         raise ExternalError(f"{self._where}: cannot read{at}: {error.str()} ({error.name()}).")
+
+    def _begin_again(self, key: tuple[str, int], error: Any) -> None:
+        """Reads on where the offset reset strategy says. Raises: ExternalError: it says nothing."""
+        split = self._open.get(key)
+        if split is None:
+            return
+        if self._reset not in {"earliest", "latest"}:
+            raise ExternalError(
+                f"{self._where}: {split.partition} has no record at offset {split.offset} (any "
+                f"more): {error.str()}. The topic's retention removed it, or the topic was cut off "
+                "before it. To read on there, set an offset reset strategy of EARLIEST or LATEST."
+            )
+        place = self._place(split.partition)
+        what = f"{self._where}: cannot find the first and last offset of {split.partition}"
+        with kafka_errors(self._kafka, what, self._last, self._consumer):
+            first, end = self._consumer.get_watermark_offsets(place, timeout=self._timeout_s)
+        at = first if self._reset == "earliest" else end
+        removed = max(0, first - split.offset)
+        self._figures.removed(removed)
+        _LOG.warning(
+            "where=%s partition=%s offset=%d OUT_OF_RANGE first=%d end=%d: %s Reading goes on at "
+            "offset %d, as the offset reset strategy says.",
+            self._where, split.partition, split.offset, first, end, _lost(split, first), at,
+        )  # fmt: skip
+        self._consumer.incremental_unassign([place])
+        self._open[key] = behind = split.at(at)
+        self._moved.append(SplitBatch(NO_RECORDS, split.partition, behind))
+        if behind.is_over:
+            del self._open[key]
+            self._over.append(split.partition)
+        else:
+            self._consumer.incremental_assign([self._place(split.partition, at)])
 
     def _bear(self, key: tuple[str, int], error: Any) -> bool:
         """Lets the client fetch again. Returns False. Raises: ExternalError: that has failed too often in a row."""
@@ -273,6 +318,15 @@ class KafkaSplitReader(CommittingSplitReader):
         place = self._kafka.TopicPartition(*key)
         _, end = self._consumer.get_watermark_offsets(place, cached=True)
         return int(end) if end >= 0 else None
+
+
+def _lost(split: KafkaSplit, first: int) -> str:
+    if first <= split.offset:
+        return "the partition ends before this offset."
+    return (
+        f"the topic's retention has removed {first - split.offset} offsets that were not read, "
+        f"{split.offset} to {first - 1}."
+    )
 
 
 def _key(partition: KafkaTopicPartition) -> tuple[str, int]:

@@ -11,13 +11,15 @@ Source: replaces Flink's KafkaCommitter; Kafka's consume-transform-produce trans
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from penstock.datastream.clients.deadline import within
 from penstock.datastream.connectors.kafka.client import (
     API_TIMEOUT_DEFAULT_MS,
+    GRACE_S,
     import_kafka,
     kafka_errors,
     make_consumer,
@@ -109,10 +111,13 @@ class TransactionLog:
 
     def _begin(self) -> Marker:
         """Fences off all other producers, then reads which stagings are written."""
-        with self._errors("cannot begin"):
-            self._producer.client.init_transactions(self._timeout_s)
-            place = self._kafka.TopicPartition(self._topic, 0)
-            (found,) = self._consumer.committed([place], timeout=self._timeout_s)
+        what, timeout_s = "cannot begin", self._timeout_s
+        place = self._kafka.TopicPartition(self._topic, 0)
+        with self._errors(what):
+            self._within(what, lambda: self._producer.client.init_transactions(timeout_s))
+            (found,) = self._within(
+                what, lambda: self._consumer.committed([place], timeout=timeout_s)
+            )
         return Marker.of(found.offset, found.metadata)
 
     def write(self, staging: KafkaStaging) -> None:
@@ -123,18 +128,30 @@ class TransactionLog:
         if staging.number in self.marker:
             return
         after = self.marker.plus(staging.number)
-        client = self._producer.client
-        with self._errors(f"cannot commit staging {staging.number}"):
-            client.begin_transaction()
+        place = self._kafka.TopicPartition(self._topic, 0, after.all_up_to, after.metadata)
+        what, timeout_s = f"cannot commit staging {staging.number}", self._timeout_s
+        with self._errors(what):
+            self._producer.client.begin_transaction()
             for piece in staging.pieces:
                 for records in unpack(piece):
                     self._producer.send(records)
             self._producer.flush()
-            place = self._kafka.TopicPartition(self._topic, 0, after.all_up_to, after.metadata)
             group = self._consumer.consumer_group_metadata()
-            client.send_offsets_to_transaction([place], group, self._timeout_s)
-            client.commit_transaction(self._timeout_s)
+            self._within(
+                what,
+                lambda: self._producer.client.send_offsets_to_transaction(
+                    [place], group, timeout_s
+                ),
+            )
+            self._within(what, lambda: self._producer.client.commit_transaction(timeout_s))
         self.marker = after
+
+    def _within(self, what: str, call: Callable[[], Any]) -> Any:
+        """Calls the client, which may wait for a broker that was killed or stands still without regard to its own timeout.
+
+        `call`: holds no client, for that would outlive `close`. Raises: NoAnswer.
+        """
+        return within(self._timeout_s + GRACE_S, call, f"{self._where}: {what}")
 
     def _errors(self, what: str) -> AbstractContextManager[None]:
         producer = self._producer

@@ -5,6 +5,7 @@ import sqlalchemy as sa
 
 from tests.tools.brokers.fixtures import (
     amqp,
+    apache_kafka,
     broker,
     leave_no_kafka_client,
     own_amqp,
@@ -14,7 +15,15 @@ from tests.tools.brokers.fixtures import (
 from tests.tools.mariadb import mariadb_server
 from tests.tools.postgres import postgres_server
 
-__all__ = ["amqp", "broker", "leave_no_kafka_client", "own_amqp", "queue", "running_pulsar_broker"]
+__all__ = [
+    "amqp",
+    "apache_kafka",
+    "broker",
+    "leave_no_kafka_client",
+    "own_amqp",
+    "queue",
+    "running_pulsar_broker",
+]
 
 
 @pytest.fixture(scope="session")

@@ -146,6 +146,9 @@ class Unsendable:
     def __reduce__(self):
         raise TypeError("not to be pickled")
 
+    def __deepcopy__(self, _memo):
+        return self  # What is emitted is copied.
+
     def __repr__(self):
         return "Unsendable()"
 

@@ -73,6 +73,24 @@ def test_an_error_comes_up_in_poll():
     fetching.fetcher.close()
 
 
+def test_an_error_comes_up_in_poll_although_the_reader_does_not_close():
+    class Hanging(Numbers):
+        def __init__(self):
+            super().__init__(last="error")
+            self.freed = threading.Event()
+
+        def close(self):
+            assert self.freed.wait(WAIT_S)
+            super().close()
+
+    fetching = Fetching(Hanging())
+    fetching.fetcher.add_splits(["s"])
+    with pytest.raises(OSError, match="broken"):
+        fetching.next()
+    fetching.reader.freed.set()
+    fetching.fetcher.close()
+
+
 def test_orders_reach_the_reader_also_while_the_hand_over_is_full():
     fetching = Fetching(Numbers(last=100))
     fetching.fetcher.add_splits(["s"])

@@ -191,6 +191,7 @@ ADDED = {
 CHANGED = {"python.fn-execution.arrow.batch.size": ("int", None)}
 """Options without Flink's default: not set, there is no limit."""
 READ_AFTER_ALL = (
+    "pipeline.object-reuse",
     "jobmanager.adaptive-scheduler.",
     "scheduler-mode",
     "taskmanager.network.sort-shuffle.",

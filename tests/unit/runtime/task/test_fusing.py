@@ -10,7 +10,6 @@ from penstock.model.row import Row
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.operators import FilterOperator, FlatMapOperator, MapOperator
-from penstock.runtime.row_functions import runner
 from tests.tools.runtime.task_parts import opened
 
 KIND = Types.ROW_NAMED(["id", "price"], [Types.LONG(), Types.DOUBLE()])
@@ -124,20 +123,6 @@ def test_an_error_is_of_the_operator_that_raises_it_with_its_record(make):
         return str(caught.value)
 
     assert told(True) == told(False)
-
-
-def test_a_difference_runs_them_one_by_one(monkeypatch):
-    real = runner.fused_plan
-
-    def wrong(*given):
-        plan = real(*given)
-        run_right = plan.run
-        plan.run = lambda *columns: [value + 1 for value in run_right(*columns)]
-        return plan
-
-    monkeypatch.setattr(runner, "fused_plan", wrong)
-    records, _, _ = run([map_of(lambda row: row.id), map_of(lambda value: value * 2)])
-    assert records == [(repr(2 * one), None) for one in IDS]
 
 
 def test_operators_are_not_fused_over_a_flat_map_or_other_code():

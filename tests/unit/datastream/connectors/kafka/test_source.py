@@ -226,17 +226,34 @@ def test_a_schema_may_pass_records_over_and_sees_tombstones(broker):
     strict.close()
 
 
-def test_an_offset_that_is_gone_is_reset_or_an_error(broker):
+def removed(task):
+    return {one.name: one.value for one in task.reader.measured()}["recordsRemoved"]
+
+
+def test_an_offset_that_is_gone_is_reset_or_an_error(broker, caplog):
     broker.create("a")
     produce(broker, "a", *"abcdef", one_by_one=True)
     broker.expire("a", 0, 4)
     builder = bounded(broker.servers, "a").set_starting_offsets(at("a", 0, 1))
-    assert Task(builder.build()).read_to_end() == ["e", "f"]
+    task = Task(builder.build())
+    assert task.read_to_end() == ["e", "f"]
+    assert removed(task) == 3
+    assert "a[0]" in caplog.text
+    assert "removed 3 offsets that were not read, 1 to 3" in caplog.text
+    latest = KafkaOffsetsInitializer.offsets(
+        {KafkaTopicPartition("a", 0): 1}, KafkaOffsetResetStrategy.LATEST
+    )
+    task = Task(builder.set_starting_offsets(latest).build())
+    assert task.read_to_end() == []
+    assert removed(task) == 3
+    assert "Reading goes on at offset 6" in caplog.text
     strict = KafkaOffsetsInitializer.offsets(
         {KafkaTopicPartition("a", 0): 1}, KafkaOffsetResetStrategy.NONE
     )
+    task = Task(builder.set_starting_offsets(strict).build())
     with pytest.raises(ExternalError, match=r"a\[0\] has no record at offset 1 \(any more\)"):
-        Task(builder.set_starting_offsets(strict).build()).read_to_end()
+        task.read_to_end()
+    task.close()
 
 
 # ------------------------------------------------------------------ the group

@@ -1,0 +1,139 @@
+"""Apache Kafka itself: one broker in KRaft mode, in a temporary directory, on loopback ports, ended with the tests."""
+
+import base64
+import contextlib
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Generator
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.tools.small_servers import ServerMissing, free_port
+from tests.tools.waiting import wait_until
+
+JARS = sorted(Path(sys.prefix).glob("kafka-*"))
+"""What `make kafka` has fetched."""
+START_S = 60.0
+WAIT_S = 30
+
+
+class KafkaBroker:
+    """`servers`: where it listens. `kill`, then `start`: it is there again, with what is on its disk."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+        self.port, controller = free_port(), free_port()
+        self.servers = f"127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+        own = f"127.0.0.1:{controller}"
+        (self._folder / "server.properties").write_text(
+            "\n".join([
+                "process.roles=broker,controller", "node.id=1",
+                f"controller.quorum.voters=1@{own}", "controller.listener.names=CONTROLLER",
+                f"listeners=PLAINTEXT://{self.servers},CONTROLLER://{own}",
+                f"advertised.listeners=PLAINTEXT://{self.servers}",
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                f"log.dirs={self._folder}/data", "auto.create.topics.enable=false",
+                "offsets.topic.replication.factor=1", "offsets.topic.num.partitions=1",
+                "transaction.state.log.replication.factor=1", "transaction.state.log.min.isr=1",
+                "transaction.state.log.num.partitions=1", "group.initial.rebalance.delay.ms=0",
+                # A segment that is deleted is gone at once, and retention is looked at each second.
+                "log.segment.delete.delay.ms=100", "log.retention.check.interval.ms=1000", "",
+            ])
+        )  # fmt: skip
+        self._run("kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", self._settings)
+
+    def start(self) -> None:
+        """Until it answers."""
+        with self._log.open("ab") as log:
+            command = [*self._java(), "kafka.Kafka", self._settings]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder)
+        wait_until(lambda: self._answers() or self._ended(), "no answer", START_S)
+        if self._ended():
+            raise ServerMissing(self._log.read_text())
+
+    def kill(self) -> None:
+        """As `kill -9`."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        """Its connections stay open, and nothing is answered until `resume`."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def create(self, topic: str, partitions: int = 1, **settings: str) -> None:
+        """`settings`: of the topic, with __ for each dot."""
+        config = {key.replace("__", "."): value for key, value in settings.items()}
+        new = NewTopic(topic, partitions, 1, config=config)
+        admin = self._admin()  # it ends with its last reference, and what it was asked with it
+        admin.create_topics([new])[topic].result(WAIT_S)
+
+    def delete(self, topic: str) -> None:
+        """Until nobody sees it any more."""
+        admin = self._admin()
+        admin.delete_topics([topic])[topic].result(WAIT_S)
+        wait_until(lambda: topic not in admin.list_topics(timeout=WAIT_S).topics, "it is there")
+
+    def remove_records(self, places) -> None:
+        """All below these TopicPartitions' offsets, as retention does."""
+        admin = self._admin()
+        for done in admin.delete_records(places).values():
+            done.result(WAIT_S)
+
+    @property
+    def _settings(self) -> str:
+        return str(self._folder / "server.properties")
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "log"
+
+    def _java(self) -> list[str]:
+        if not JARS:
+            raise ServerMissing(f"there is no kafka-* in {sys.prefix}. Run `make kafka`.")
+        return [
+            "java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "-cp", f"{JARS[-1]}/*",
+        ]  # fmt: skip
+
+    def _run(self, *command: str) -> None:
+        done = subprocess.run(
+            [*self._java(), *command], check=False, cwd=self._folder, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise ServerMissing(done.stdout + done.stderr)
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+
+    def _ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(KafkaException):
+            return bool(self._admin().list_topics(timeout=1).brokers)
+        return False
+
+
+def _cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+@contextlib.contextmanager
+def running_kafka() -> Generator[KafkaBroker]:
+    with tempfile.TemporaryDirectory(prefix="penstock-kafka-") as folder:
+        server = KafkaBroker(folder)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.kill()
