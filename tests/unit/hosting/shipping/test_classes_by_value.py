@@ -1,4 +1,4 @@
-"""Classes of the main script, in another process and back in their own. Expectations: the classes themselves, run here."""
+"""Classes of the main script, in another process and back in their own. Expectations: they themselves, run there."""
 
 import subprocess
 import sys
@@ -89,7 +89,8 @@ SEEN = """
 def seen():
     found = []
     for cls in ALL:
-        found.append([(name, one.name, repr(one), str(one), one.value) for name, one in cls.__members__.items()])
+        all_of = cls.__members__.items()
+        found.append([(name, one.name, repr(one), str(one), one.value) for name, one in all_of])
         found.append([(one, cls(one.value) is one, cls[one.name] is one) for one in cls])
     found.append([Tcp(n).name for n in (0, 1, 2, 3, 16, 18, 19)])
     found.append([Tcp.SYN_ACK & Tcp.SYN is Tcp.SYN, ~Tcp.SYN, Tcp.HELLO is Tcp.SYN, len(Tcp)])

@@ -1,4 +1,4 @@
-"""State with objects of the main script's classes, read by another run of the script. Expectations: what holds in one run."""
+"""State with objects of the main script's classes, read by another run of the script."""
 
 import subprocess
 import sys
@@ -50,7 +50,8 @@ def check(state):
         Status.OPEN in ranks,
     ]
 
-STATE = [Order(7, Status.OPEN), Status.NEW, Bits.NONE, Bits.A | Bits.B, Outer.Inner(), {Status.OPEN: 1}]
+ORDER = Order(7, Status.OPEN)
+STATE = [ORDER, Status.NEW, Bits.NONE, Bits.A | Bits.B, Outer.Inner(), {Status.OPEN: 1}]
 """
 
 
