@@ -33,6 +33,7 @@ REPORTER = {
 }  # fmt: skip
 # The table says that these have no effect. AdaptiveBatch reads them.
 ADDED = {
+    "penstock.driver.begins-anew": ("bool", "false"),
     "client.heartbeat.interval": ("duration", "30 s"),
     "client.heartbeat.timeout": ("duration", "3 min"),
     "penstock.task.functions-as-columns": ("bool", "true"),
