@@ -261,11 +261,16 @@ class Program:
         coordinator: object = None,
         **fields: Any,
     ) -> StreamNode:
-        """Adds a node with what the program gives it as it is now; what is one object stays one."""
-        where = caller_location()
-        operator, coordinator, endpoint = as_given(
-            (operator, coordinator, endpoint), f"operator '{name}'", where
-        )
+        """Adds a node with what the program gives it as it is now; what is one object stays one.
+
+        A sink commits in this process, so the program's own object does it, and the program can look at that.
+        """
+        where, what = caller_location(), f"operator '{name}'"
+        if isinstance(coordinator, Sink):
+            operator = as_given(operator, what, where)
+        else:
+            given = operator, coordinator, endpoint
+            operator, coordinator, endpoint = as_given(given, what, where)
         node_id = len(self.nodes) + 1
         node = StreamNode(
             node_id, name, operator, coordinator=coordinator, defined_at=where, **fields
