@@ -178,7 +178,7 @@ def test_the_data_decide_how_many_subtasks_there_are(request, master):
     env.get_configuration().set_string(f"{auto}.max-parallelism", "8")
     lines = env.from_collection(LINES, Types.STRING())
     pairs = lines.rebalance().flat_map(pairs_of).rebalance().map(lambda pair: pair)
-    counts = pairs.key_by(first_of).reduce(plus)
+    counts = pairs.key_by(first_of).reduce(plus, combine=True)
     both = counts.rebalance().connect(counts.broadcast(Total.TOTAL)).process(Total())
     collected = both.execute_and_collect()
     graph = collected.get_job_client()._control.master.graph

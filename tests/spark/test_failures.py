@@ -158,7 +158,7 @@ def with_parallelism_above_its_maximum(env):
 @pytest.mark.parametrize(
     ("build", "error", "says"),
     [
-        (with_a_lock, PenstockError, ["Locked", "lock", "test_failures.py:"]),
+        (with_a_lock, PenstockError, ["Map", "lock", "test_failures.py:"]),
         (with_a_missing_file, ConfigurationError, ["/no/such/file"]),
         (with_parallelism_above_its_maximum, GraphError, ["Wide", "3", "2", "test_failures.py:"]),
         (lambda env: env.from_collection([1]).key_by("x"), TypeError, ["str", "col('x')"]),
@@ -335,7 +335,9 @@ def test_a_process_that_ends_itself_is_reported_with_its_last_words(spark):
 
 
 def test_a_result_that_cannot_be_collected_is_an_error_of_the_collecting_sink(spark):
-    locks = environment(1).from_collection([1]).map(lambda v: threading.Lock()).name("Locks")
+    env = environment(1)
+    env.get_config().enable_object_reuse()  # Else the operator that emits it copies it.
+    locks = env.from_collection([1]).map(lambda v: threading.Lock()).name("Locks")
     with locks.execute_and_collect() as rows, pytest.raises(JobExecutionError) as caught:
         list(rows)
     assert "cannot pickle '_thread.lock' object" in str(caught.value)
