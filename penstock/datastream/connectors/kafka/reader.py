@@ -261,6 +261,7 @@ class KafkaSplitReader(CommittingSplitReader):
         split = self._open.get(key)
         if split is None:
             return
+        self._topics.add([split])  # Offsets of a topic that was made anew say nothing.
         if self._reset not in {"earliest", "latest"}:
             raise ExternalError(
                 f"{self._where}: {split.partition} has no record at offset {split.offset} (any "
