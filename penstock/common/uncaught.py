@@ -51,7 +51,7 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
         sys.__excepthook__(kind, error, trace)
         return
     sys.stderr.write(frames_of_user(error) + "\n")
-    if isinstance(error, JobCancelledError):
+    if isinstance(error, JobCancelledError) and not hasattr(sys, "ps1"):  # Not at a prompt.
         # As Flink's program ends after a cancelled job: a cluster starts a program again that ends otherwise.
         raise SystemExit(0)
 

@@ -41,7 +41,7 @@ def within(limit_s: float, call: Callable[[], T], what: str) -> T:
 def _run(call: Callable[[], Any], results: list[Any], errors: list[BaseException]) -> None:
     try:
         results.append(call())
-    except BaseException as error:
+    except BaseException as error:  # Whatever it is, who waits gets it.
         errors.append(error)
     finally:
         del call

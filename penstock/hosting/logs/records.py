@@ -53,12 +53,11 @@ def _end() -> None:
     _End.thread = threading.get_ident()
     deadline = time.monotonic() + _END_WAIT_S  # A handler of the user may stand still.
     while _LOGGING.keys() - {_End.thread} and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
+        time.sleep(_POLL_S)  # Those in the hook signal nothing: that would need a lock.
 
 
-atexit.register(
-    _end
-)  # When this module is imported, so that it comes after what others do at the end.
+# When this module is imported, so that it comes after what others do at the end.
+atexit.register(_end)
 
 
 def message_of(record: logging.LogRecord) -> str:

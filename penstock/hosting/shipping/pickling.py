@@ -103,9 +103,7 @@ def load_cloudpickle_alone() -> None:
 
 class _Unpickler(pickle.Unpickler):
     """Uses the loaded cloudpickle, where the plain unpickler would first import the packages above
-    it.
-
-    Also finds classes of Penstock that were in another module when they were pickled.
+    it, and the program's own classes of the main script.
     """
 
     def find_class(self, module: str, name: str) -> Any:

@@ -53,6 +53,7 @@ class _Embedded:
     session: SparkSession | None = None
     cores: int = 0
     log_file: Path | None = None  # Of the JVM that this module has started.
+    is_unnamed: bool = False  # Nobody has named a master when the JVM was started.
     lock = threading.RLock()  # Jobs may be submitted from several threads.
 
 
@@ -108,7 +109,15 @@ def launched_configuration(settings: Settings, conf: Mapping[str, str]) -> dict[
     with _Embedded.lock:
         if SparkContext._gateway is None:
             _start_jvm(settings, conf)
-        return dict(SparkConf().getAll()) | dict(conf)
+        found = dict(SparkConf().getAll())
+        if found.get(_MASTER) == UNNAMED:
+            # A session of the user's own must not meet this master: it gets Spark's default.
+            jvm: Any = SparkContext._jvm
+            jvm.java.lang.System.setProperty(_MASTER, "local[*]")
+            _Embedded.is_unnamed = True
+        if _Embedded.is_unnamed:
+            del found[_MASTER]
+        return found | dict(conf)
 
 
 def give_away() -> None:
@@ -118,8 +127,7 @@ def give_away() -> None:
 
 
 def _named_master(settings: Settings, launched: Mapping[str, str]) -> str | None:
-    master = settings.get(SparkOptions.MASTER) or launched.get(_MASTER)
-    return None if master == UNNAMED else master
+    return settings.get(SparkOptions.MASTER) or launched.get(_MASTER)
 
 
 def _python_for(master: str, settings: Settings) -> str:
@@ -161,7 +169,9 @@ def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> tuple[Spa
     master = named or f"local[{cores}]"
     _refuse_connect(master)
     python = launched.get("spark.pyspark.python")
-    if python is not None:
+    if (
+        python is not None
+    ):  # PySpark reads the variable only; Spark's launcher sets it in the same way.
         os.environ["PYSPARK_PYTHON"] = python
     else:  # Otherwise Spark takes the python3 of PATH.
         os.environ.setdefault("PYSPARK_PYTHON", _python_for(master, settings))
@@ -206,7 +216,7 @@ def _errors_to(log_file: Path | None) -> Generator[None, None, None]:
             redirected.enter_context(_redirected(log_file))
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # Py4J's and PySpark's errors have no base of their own.
             tail = ""
             if log_file is not None:
                 text = log_file.read_text(encoding="utf-8", errors="replace")

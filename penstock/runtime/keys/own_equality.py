@@ -164,6 +164,8 @@ def _call(equality: FunctionType, owner: type, run: _Run) -> Any:
         "type": type_of,
         "NotImplemented": NotImplemented,
     }
+    if names.keys() & equality.__globals__.keys():
+        raise _Unread  # The module has others of these names.
     for step in dis.get_instructions(code):
         if step.opname == "LOAD_GLOBAL" and step.argval not in names:
             kind = equality.__globals__.get(step.argval)

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tests.tools.hosting.commands import COMMAND
 from tests.tools.terminal import ROOT
 
 _PATIENCE_S = 100
@@ -36,16 +37,15 @@ ENDLESS = (
 
 
 @pytest.mark.parametrize(("end", "status"), [("finish", 0), ("fail", 1), ("cancel", 0)])
-@pytest.mark.parametrize("starts", [(), ("-c", "run")], ids=["python", "penstock run"])
+@pytest.mark.parametrize(
+    "starts", [(sys.executable,), (*COMMAND, "run")], ids=["python", "penstock run"]
+)
 def test_only_a_failure_asks_for_another_start(tmp_path, starts, end, status):
     program = tmp_path / "program.py"
     program.write_text(ENDLESS if end == "cancel" else PROGRAM, "utf-8")
-    command = [str(program), end]
-    if starts:
-        code = "import sys; from penstock.ui.cli import main; sys.exit(main())"
-        command = ["-c", code, "run", str(program), "--", end]
+    command = [*starts, str(program), *(["--"] if starts[1:] else []), end]
     ran = subprocess.run(
-        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True,
+        command, cwd=ROOT, capture_output=True, text=True,
         timeout=_PATIENCE_S, check=False,
     )  # fmt: skip
     assert ran.returncode == status, ran.stderr

@@ -9,14 +9,14 @@ import pyspark
 import pytest
 
 from tests.spark.standalone import standalone
+from tests.tools.hosting.commands import COMMAND
 from tests.tools.terminal import ROOT
 
 pytestmark = pytest.mark.spark
 
 _PATIENCE_S = 300
 _SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-_CLI = "import sys; from penstock.ui.cli import main; sys.exit(main())"
-_RUN = (sys.executable, "-c", _CLI, "run")
+_RUN = (*COMMAND, "run")
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 NAMED = "local-cluster[2,1,1024]"
 PROGRAM = """
@@ -157,3 +157,23 @@ def test_executors_run_the_python_that_spark_is_told_to_run(tmp_path, words):
         "--conf", f"spark.pyspark.python={python}",
     )  # fmt: skip
     assert found == {"PYTHON": "yes"}
+
+
+def test_a_session_of_the_programs_own_has_sparks_default_after_a_job_was_refused(tmp_path, words):
+    """Spark's JVM has begun by then, without a name of a master."""
+    program = tmp_path / "refused.py"
+    program.write_text(
+        "from pyspark.sql import SparkSession\n"
+        "from penstock.datastream import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.get_configuration().set_string('pipeline.fixed-job-id', 'no id')\n"
+        "env.from_collection([1]).print()\n"
+        "try:\n"
+        "    env.execute()\n"
+        "except Exception as error:\n"
+        "    print('REFUSED', type(error).__name__)\n"
+        "print('MASTER', SparkSession.builder.getOrCreate().sparkContext.master)\n",
+        "utf-8",
+    )
+    found, _ = words(sys.executable, str(program))
+    assert found == {"REFUSED": "ConfigurationError", "MASTER": "local[*]"}

@@ -11,13 +11,13 @@ import pytest
 
 from penstock.model.options.catalogue import OPTIONS
 from penstock.model.options.option import NAME
+from tests.tools.hosting.commands import COMMAND
 from tests.tools.terminal import ROOT
 
 pytestmark = pytest.mark.spark
 
 _PATIENCE_S = 200
-_CLI = "import sys; from penstock.ui.cli import main; sys.exit(main())"
-_RUN = (sys.executable, "-c", _CLI, "run", "PROGRAM")
+_RUN = (*COMMAND, "run", "PROGRAM")
 _SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
 _TEXTS = {
     "duration": "7 s", "fine duration": "7 ms", "size": "7 mb", "whole number": "7",

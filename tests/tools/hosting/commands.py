@@ -1,8 +1,11 @@
-"""`penstock` in this process: what it prints, and its exit code."""
+"""`penstock`: what it prints, and its exit code, in this process; `COMMAND` begins one in another."""
 
 import json
+import sys
 
 from penstock.ui.cli import main
+
+COMMAND = (sys.executable, "-c", "import sys; from penstock.ui.cli import main; sys.exit(main())")
 
 
 def run(capsys, *arguments):

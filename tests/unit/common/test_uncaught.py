@@ -1,9 +1,11 @@
 """How an error that ends a program or a cell is shown. A real notebook: tests/jobs/test_notebook.py."""
 
+import sys
+
 import pytest
 
 from penstock.common.uncaught import show_errors
-from penstock.model.errors import ConfigurationError, PenstockError
+from penstock.model.errors import ConfigurationError, JobCancelledError, PenstockError
 
 
 @pytest.fixture
@@ -27,3 +29,15 @@ def test_with_all_frames_ipython_shows_the_error_as_any_other(show):
     for _ in range(2):
         show(is_full=True)
         assert not hasattr(PenstockError("x"), "_render_traceback_")
+
+
+def test_a_cancelled_job_ends_a_program_well_but_no_prompt(show, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    show(is_full=False)
+    error = JobCancelledError("job 7 was cancelled")
+    with pytest.raises(SystemExit) as ended:
+        sys.excepthook(JobCancelledError, error, None)
+    assert ended.value.code == 0
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    sys.excepthook(JobCancelledError, error, None)
+    assert capsys.readouterr().err.count("job 7 was cancelled") == 2

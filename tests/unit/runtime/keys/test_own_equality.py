@@ -1,6 +1,7 @@
 """Which `==` of users' classes are read, and that what is read says the same as `==` itself."""
 
 import itertools
+import types
 
 import pytest
 
@@ -166,6 +167,14 @@ class Counts(Base):
     __hash__ = Base.__hash__
 
 
+def of_a_module_with_an_own_isinstance():
+    found = dict(vars(Caseless))
+    equality = found["__eq__"]
+    changed = {**equality.__globals__, "isinstance": lambda _value, _kind: False}
+    found["__eq__"] = types.FunctionType(equality.__code__, changed)
+    return type("Deceiving", (Base,), {"__eq__": found["__eq__"], "__hash__": Base.__hash__})
+
+
 def of_a_closure(name):
     class Inner(Base):
         def __eq__(self, other):
@@ -180,7 +189,7 @@ def of_a_closure(name):
     "kind",
     [
         Either, Crossed, Near, Opposite, Lengths, Hashes, Shown, Caught, Exact, Always, Counts,
-        of_a_closure("a"),
+        of_a_closure("a"), of_a_module_with_an_own_isinstance(),
     ],
 )  # fmt: skip
 def test_what_decides_by_anything_else_is_refused_with_the_class(kind):
