@@ -14,8 +14,9 @@ SECONDS ?= 60
 PY := $(VENV)/bin/python
 JVM_CLASSES := $(VENV)/spark-classes.jsa
 IN_MEMORY := sh scripts/with-files-in-memory
+INSTALLED := $(VENV)/.installed
 STAMP := $(VENV)/.ready
-OF_NAMES := tests/test_tidy.py tests/test_mirror.py tests/unit/model/test_own_places.py  # `make check` has them
+OF_NAMES := tests/test_tidy.py tests/test_mirror.py tests/unit/engine/model/test_own_places.py  # `make check` has them
 CHECKED := $(OF_NAMES:%=--ignore=%)
 
 # Each process compiles all of Penstock anew where Python may keep nothing of it.
@@ -23,10 +24,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test test-servers test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores prometheus chromium kafka
 
-run: $(STAMP) java
+run: $(INSTALLED) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
 
-q5: $(STAMP) java
+q5: $(INSTALLED) java
 	$(PY) examples/nexmark_q5.py $(ARGS)
 
 # Tests in one process at a time share the cores. Those with real processes come after them, two at a time, which keeps two cores
@@ -44,7 +45,7 @@ test-servers: $(STAMP) java kafka
 
 # Random row functions against the interpreter, PENSTOCK_FUNCTIONS of each kind (100000).
 fuzz:
-	$(PY) -m pytest tests/unit/runtime/row_functions -m long -n 2 -rP -o faulthandler_timeout=14400 $(ARGS)
+	$(PY) -m pytest tests/unit/engine/runtime/row_functions -m long -n 2 -rP -o faulthandler_timeout=14400 $(ARGS)
 
 # What is too long for every run besides: more tests, and more examples of each law.
 test-all: test
@@ -98,7 +99,7 @@ demo: $(STAMP) java
 browser: $(STAMP) chromium
 	$(PY) -m pytest -m browser -n 2 --dist loadfile $(ARGS)
 
-plan: $(STAMP)
+plan: $(INSTALLED)
 	$(VENV)/bin/penstock plan examples/word_count.py --taskmanagers 2 --slots 3
 
 # pyright brings a Node.js along, which only this needs.
@@ -108,7 +109,7 @@ $(VENV)/.pyright-ready: $(STAMP)
 
 # The documentation as web pages, in site/. Broken links and anchors are errors.
 docs: $(VENV)/.docs-ready
-	$(PY) -m penstock.ui.state_diagrams
+	$(PY) -m scripts.state_diagrams
 	$(PY) -m scripts.reference_pages
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
@@ -163,9 +164,15 @@ prometheus:
 chromium:
 	@sh scripts/ensure-chromium
 
-$(STAMP): pyproject.toml constraints.txt
+# What programs need.
+$(INSTALLED): pyproject.toml constraints.txt
 	@sh scripts/make-venv "$(PYTHON)" "$(VENV)"
-	@touch $(STAMP)
+	@touch $@
+
+# What tests and checks need besides.
+$(STAMP): $(INSTALLED)
+	@sh scripts/make-venv "$(PYTHON)" "$(VENV)" dev
+	@touch $@
 
 clean:
 	rm -rf .venv .venv-* site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -27,13 +27,14 @@ from audit.jvm import SHORT_LIVED_JVM
 from penstock.common import Configuration
 from penstock.common.job_client import JobClient
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting.observer import JobObserver
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.spark.host import SparkHost
-from penstock.model.errors import JobSuspendedError
-from penstock.model.graph.rescaling import parallelism_of
-from penstock.model.ids import VertexId
-from penstock.model.states import ExecutionState
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.hosting.program.spark_host import SparkHost
+from penstock.engine.model.errors import JobSuspendedError
+from penstock.engine.model.graph.job_graph import JobGraph
+from penstock.engine.model.graph.rescaling import parallelism_of
+from penstock.engine.model.ids import VertexId
+from penstock.engine.model.states import ExecutionState
 
 SETTINGS = {
     "high-availability.type": "FILE",
@@ -66,21 +67,23 @@ class Teller(JobObserver):
     """What becomes of the job, as lines. `parallelism`: of its vertices, by id."""
 
     parallelism: Mapping[VertexId, int] = {}
+    job_graph: JobGraph
 
-    def submitted(self, job_graph: Any, _ignored_keys: Any) -> None:
-        self.parallelism = parallelism_of(job_graph)
+    def on_job_submitted(self, event: Any) -> None:
+        self.job_graph = event.job_graph
+        self.parallelism = parallelism_of(event.job_graph)
 
-    def status_changed(self, change: Any) -> None:
+    def on_job_status_changed(self, change: Any) -> None:
         tell(status=str(change.status))
 
-    def taskmanager_lost(self, resource_id: Any, cause: str) -> None:
-        tell(lost=str(resource_id), cause=cause)
+    def on_task_manager_lost(self, event) -> None:
+        tell(lost=str(event.resource_id), cause=event.cause)
 
-    def graph_replaced(self, replaced: Any) -> None:
+    def on_graph_replaced(self, replaced: Any) -> None:
         self.parallelism = parallelism_of(replaced.job_graph)
         tell(generation=max(self.parallelism.values()), planned=replaced.is_planned)
 
-    def checkpoint_ended(self, ended: Any) -> None:
+    def on_checkpoint_ended(self, ended: Any) -> None:
         if ended.location is None:
             tell(checkpoint=ended.checkpoint_id, aborted=str(ended.reason), text=ended.text)
         else:
@@ -88,9 +91,9 @@ class Teller(JobObserver):
             times = [round(ms) for ms in (slowest.alignment_ms, slowest.sync_ms, slowest.async_ms)]
             tell(checkpoint=ended.checkpoint_id, size=ended.size_bytes, times_ms=times)
 
-    def execution_changed(self, change: Any, job_graph: Any) -> None:
+    def on_execution_state_changed(self, change: Any) -> None:
         if change.new is ExecutionState.FAILED:
-            name = job_graph.vertices[change.attempt_id.vertex_id].name
+            name = self.job_graph.vertices[change.attempt_id.vertex_id].name
             tell(task=name, attempt=str(change.attempt_id), failure=change.cause[-2000:])
 
 

@@ -18,6 +18,8 @@ from audit.event_log import B_FIRST, DISORDER_MS, Plan
 from audit.expected import PAIR_MS, SLOT_MS, WINDOW_MS
 from audit.log_source import LogSource
 from penstock.common import Duration, Encoder, Time, Types, WatermarkStrategy
+from penstock.connectors.file_system import BucketAssigner, FileSink
+from penstock.connectors.sql_sink import SqlSink
 from penstock.datastream import (
     AggregateFunction,
     DataStream,
@@ -27,8 +29,6 @@ from penstock.datastream import (
     RuntimeContext,
     StreamExecutionEnvironment,
 )
-from penstock.datastream.connectors.file_system import BucketAssigner, FileSink
-from penstock.datastream.connectors.sql_sink import SqlSink
 from penstock.datastream.data_stream.joins import ProcessJoinFunction
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from audit.event_log import end_of, read_records
-from penstock.datastream.connectors.base import (
+from penstock.connectors.api.base import (
     Boundedness,
     EnumeratorContext,
     ReaderContext,
@@ -22,8 +22,8 @@ from penstock.datastream.connectors.base import (
     SplitEnumerator,
     SplitFinished,
 )
-from penstock.runtime.elements import RowBatch
-from penstock.runtime.sources.contract import Polled
+from penstock.engine.runtime.elements import RowBatch
+from penstock.engine.runtime.sources.contract import Polled
 
 POLL_MS = 20
 ROWS_PER_BATCH = 512

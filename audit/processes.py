@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import psutil
 
-from penstock.hosting.taskmanager.child import PROCESS_NAME
+from penstock.engine.hosting.taskmanager.child import PROCESS_NAME
 
 MARK = "PENSTOCK_AUDIT"
 _SYS_PIDFD_GETFD = 438

@@ -8,7 +8,6 @@ import argparse
 
 from benchmarks.measures import (
     batch,
-    blocking_shuffle,
     dashboard,
     dataframes,
     exchange,
@@ -29,28 +28,18 @@ from benchmarks.measures import (
     startup,
     word_count,
 )
-from benchmarks.measures.functions import (
-    json_fields,
-    json_lines,
-    kernels,
-    reduces,
-    row_functions,
-)
+from benchmarks.measures.functions import json_fields, json_lines, row_functions
 from benchmarks.measures.state import checkpoints, large_state, recovery, rescale
 from benchmarks.peers.runs import SECTION_OF
 from benchmarks.report import ON_SPARK, Section, write_results
 
 BENCHMARKS = {
     "word_count": word_count.measure,
-    "calls": word_count.measure_calls,
     "q5": q5.measure,
     "exchange": exchange.measure,
     "protection": protection.measure,
-    "blocking_shuffle": blocking_shuffle.measure,
     "operators": operators.measure,
     "row_functions": row_functions.measure,
-    "kernels": kernels.measure,
-    "reduces": reduces.measure,
     "json_fields": json_fields.measure,
     "json_lines": json_lines.measure,
     "startup": startup.measure,
@@ -75,12 +64,8 @@ BENCHMARKS = {
     "sql_sink": sql_sink.measure,
 }
 ABOUT = {  # the others are described by `ON_SPARK`
-    "calls": word_count.ABOUT_CALLS,
     "protection": protection.ABOUT,
-    "blocking_shuffle": blocking_shuffle.ABOUT,
     "row_functions": row_functions.ABOUT,
-    "kernels": kernels.ABOUT,
-    "reduces": reduces.ABOUT,
     "json_fields": json_fields.ABOUT,
     "json_lines": json_lines.ABOUT,
     "scheduler": scheduler.ABOUT,
@@ -103,15 +88,13 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "sql_sink": sql_sink.ABOUT,
 }
 WITHOUT_SPARK = frozenset({
-    "blocking_shuffle",
     "row_functions",
-    "kernels",
-    "reduces",
     "json_fields",
     "json_lines",
     "scheduler",
     "slow_consumer",
     "fan_out",
+    "protection",
     "metrics",
     "observation",
     "dashboard",

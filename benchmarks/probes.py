@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.common import Configuration, WatermarkStrategy
-from penstock.datastream import DataStream, StreamExecutionEnvironment
-from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
-from penstock.datastream.connectors.base import (
+from penstock.connectors.api.base import (
     Boundedness,
     EnumeratorContext,
     Polled,
@@ -26,7 +24,9 @@ from penstock.datastream.connectors.base import (
     SplitBatch,
     SplitEnumerator,
 )
-from penstock.runtime.elements import Batch, RowBatch
+from penstock.datastream import DataStream, StreamExecutionEnvironment
+from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
+from penstock.engine.runtime.elements import Batch, RowBatch
 
 TASKMANAGERS = 2
 

@@ -20,7 +20,7 @@ from benchmarks.memory import resident_mib
 from benchmarks.probes import TASKMANAGERS, environment
 from benchmarks.workloads.running_sum import RunningSum, key_of
 from penstock.common import WatermarkStrategy
-from penstock.datastream.connectors.base import (
+from penstock.connectors.api.base import (
     Boundedness,
     EnumeratorContext,
     PolledSplitReader,
@@ -28,8 +28,8 @@ from penstock.datastream.connectors.base import (
     ReaderContext,
     Source,
 )
-from penstock.hosting.taskmanager.child import PROCESS_NAME
-from penstock.runtime.elements import Batch, RowBatch
+from penstock.engine.hosting.taskmanager.child import PROCESS_NAME
+from penstock.engine.runtime.elements import Batch, RowBatch
 
 WARM_UP_S = 30
 SAMPLE_S = 5

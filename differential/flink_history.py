@@ -25,13 +25,13 @@ from typing import Any
 
 from benchmarks.peers.environments import python_of, variables
 from penstock.common import Configuration, Types, WatermarkStrategy
+from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.hosting.history.files import is_id, read_archive
-from penstock.hosting.history.server import HistoryServer
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.program.observed_jobs import ARCHIVIST
-from penstock.model.config import Settings
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.config import Settings
+from penstock.ops.history.files import is_id, read_archive
+from penstock.ops.history.server import HistoryServer
+from penstock.ops.operations import ARCHIVIST
 
 LIMIT_S = 300
 POLL_S = 0.2

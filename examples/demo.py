@@ -16,7 +16,7 @@ from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import DataStream, MapFunction, StreamExecutionEnvironment
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.model.errors import JobCancelledError
+from penstock.engine.model.errors import JobCancelledError
 
 PER_SECOND = 100.0
 CUSTOMERS = 97

@@ -17,7 +17,7 @@ from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
-from penstock.runtime.elements import Batch, RowBatch
+from penstock.engine.runtime.elements import Batch, RowBatch
 
 
 def words_with_one(line: str) -> list[tuple[str, int]]:

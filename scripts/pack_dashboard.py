@@ -2,7 +2,7 @@
 
 Modules go without the comments that have lines of their own, and without types: they are for those who change them, in a checkout.
 
-From a checkout, the files are served from `penstock/dashboard`: see `penstock/hosting/rest/pages.py`.
+From a checkout, the files are served from `penstock/ops/dashboard`: see `penstock/ops/rest/pages.py`.
 """
 
 import io
@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDER: Final = "penstock/dashboard"
-ARCHIVE: Final = "penstock/dashboard.tar.xz"
+FOLDER: Final = "penstock/ops/dashboard"
+ARCHIVE: Final = "penstock/ops/dashboard.tar.xz"
 NOT_SERVED: Final = (".d.ts", ".py", ".pyc")
 VENDORED: Final = "vendor/"
 COMMENTS: Final = re.compile(

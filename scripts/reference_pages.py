@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from penstock.ui.arguments import parser
+from penstock.ops.cli.arguments import parser
 
 REFERENCE: Final = Path(__file__).parents[1] / "docs" / "reference"
 EXAMPLES: Final = {
@@ -175,6 +175,7 @@ PAGES: Final = (
                     "elasticsearch",
                     "lakehouse",
                     "hybrid_source",
+                    "nexmark",
                 )
             ),
         ),
@@ -185,7 +186,16 @@ PAGES: Final = (
         "Formats of files and messages.",
         tuple(
             f"{_FORMATS}.{name}"
-            for name in ("json", "csv", "avro", "protobuf", "registry", "parquet", "orc")
+            for name in (
+                "json",
+                "csv",
+                "avro",
+                "protobuf",
+                "registry",
+                "parquet",
+                "orc",
+                "debezium",
+            )
         ),
     ),
     Page(
@@ -219,7 +229,7 @@ PAGES: Final = (
     Page(
         "metrics",
         "penstock.metrics",
-        "Metrics that functions register. They stay in the task: nothing reports them yet.",
+        "Metrics that functions register. They are reported by Flink's names.",
         ("penstock.metrics",),
     ),
     Page(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from examples import demo
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.dashboard.browser import Looking, chromium
 from tests.tools.hosting.rest import SETTINGS, rest_server
 

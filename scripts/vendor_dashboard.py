@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-VENDOR: Final = Path(__file__).parents[1] / "penstock" / "dashboard" / "vendor"
+VENDOR: Final = Path(__file__).parents[1] / "penstock" / "ops" / "dashboard" / "vendor"
 
 
 @dataclass(frozen=True)

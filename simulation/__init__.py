@@ -1,9 +1,9 @@
 """Simulator: the driver's own control plane with simulated TaskManagers, network and clock, under one seed.
 
 `python -m simulation --seeds 2000` runs seeds and checks invariants after every event. The driver's
-side is the real one: `hosting/jobmanager/machine_shell.py` (with its JobMaster and ResourceManager)
-and `hosting/jobmanager/taskmanager_watch.py` run unchanged, on a clock that stands still until the
-next event. TaskManagers are imitated, except for their `machines/taskmanager/task_slots.py`.
+side is the real one: `engine/hosting/jobmanager/machine_shell.py` (with its JobMaster and ResourceManager)
+and `engine/hosting/jobmanager/taskmanager_watch.py` run unchanged, on a clock that stands still until the
+next event. TaskManagers are imitated, except for their `engine/machines/taskmanager/task_slots.py`.
 Source: FoundationDB's simulation, TigerBeetle's VOPR.
 
 | module | what it holds |

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from penstock.model.checkpoints import (
+from penstock.engine.model.checkpoints import (
     CheckpointMetrics,
     InlineHandle,
     ListStateHandle,
@@ -18,8 +18,8 @@ from penstock.model.checkpoints import (
     RedistributionMode,
     SubtaskState,
 )
-from penstock.model.ids import AttemptId, ResultPartitionId
-from penstock.model.messages import AcknowledgeCheckpoint
+from penstock.engine.model.ids import AttemptId, ResultPartitionId
+from penstock.engine.model.messages import AcknowledgeCheckpoint
 from simulation.clock import SimClock
 from simulation.task import SimResult, SimTask
 

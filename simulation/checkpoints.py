@@ -11,12 +11,12 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from penstock.hosting.checkpoints.port import Coordination, Keeping
-from penstock.model.checkpoints import InlineHandle, OperatorSubtaskState, SubtaskState
-from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
-from penstock.model.deployment import TaskDeployment
-from penstock.model.ids import ExecutionVertexId, ResourceId, VertexId
-from penstock.model.messages import (
+from penstock.engine.hosting.checkpoints.port import Coordination, Keeping
+from penstock.engine.model.checkpoints import InlineHandle, OperatorSubtaskState, SubtaskState
+from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.engine.model.deployment import TaskDeployment
+from penstock.engine.model.ids import ExecutionVertexId, ResourceId, VertexId
+from penstock.engine.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointNotStored,
     CheckpointStored,
@@ -31,7 +31,7 @@ from penstock.model.messages import (
     StoreCheckpoint,
     TriggerCheckpoint,
 )
-from penstock.model.states import ExecutionState
+from penstock.engine.model.states import ExecutionState
 from simulation.barriers import snapshot_of
 from simulation.clock import SimClock
 from simulation.invariants import Invariants, Name

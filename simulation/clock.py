@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import cast
 
-from penstock.hosting.jobmanager import machine_shell
+from penstock.engine.hosting.jobmanager import machine_shell
 
 Call = Callable[[], None]
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from penstock.hosting.observer import JobObserver
-from penstock.hosting.provider import HostChanges, MasterAddress, OnEnded
-from penstock.hosting.wire.addresses import Endpoint
-from penstock.machines.checkpoints.job_checkpoints import can_be_snapshotted
-from penstock.machines.job.job_master import JobMaster
-from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import ExecutionVertexId, ResourceId, VertexId
-from penstock.model.messages import (
+from penstock.engine.hosting.network.wire.addresses import Endpoint
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.hosting.provider import HostChanges, MasterAddress, OnEnded
+from penstock.engine.machines.checkpoints.job_checkpoints import can_be_snapshotted
+from penstock.engine.machines.job.job_master import JobMaster
+from penstock.engine.model.ids import ExecutionVertexId, ResourceId, VertexId
+from penstock.engine.model.job_events import TaskManagerLost
+from penstock.engine.model.messages import (
     CancelTask,
     Committable,
     DeployTask,
@@ -27,9 +27,9 @@ from penstock.model.messages import (
     GraphReplaced,
     JobStatusChanged,
 )
-from penstock.model.program import ProgramSettings
-from penstock.model.slot_size import UNSIZED, SlotSize
-from penstock.model.states import ExecutionState, JobStatus
+from penstock.engine.model.program import ProgramSettings
+from penstock.engine.model.slot_size import UNSIZED, SlotSize
+from penstock.engine.model.states import ExecutionState, JobStatus
 from simulation.checkpoints import SimCheckpoints
 from simulation.clock import SimClock
 from simulation.elastic import Generations
@@ -118,18 +118,18 @@ class SimObserver(JobObserver):
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def status_changed(self, change: JobStatusChanged) -> None:
+    def on_job_status_changed(self, change: JobStatusChanged) -> None:
         self._cluster.status_changed(change)
 
-    def execution_changed(self, change: ExecutionStateChanged, job_graph: JobGraph) -> None:
+    def on_execution_state_changed(self, change: ExecutionStateChanged) -> None:
         self._cluster.watcher.task_moved(change)
 
-    def graph_replaced(self, replaced: GraphReplaced) -> None:
+    def on_graph_replaced(self, replaced: GraphReplaced) -> None:
         self._cluster.generations.replaced(replaced)
         self._cluster.watcher.next_generation(replaced.first_attempt)
 
-    def taskmanager_lost(self, resource_id: ResourceId, cause: str) -> None:
-        self._cluster.trace(f"lost {resource_id}: {cause}")
+    def on_task_manager_lost(self, event: TaskManagerLost) -> None:
+        self._cluster.trace(f"lost {event.resource_id}: {event.cause}")
 
 
 class SimCoordinators:
@@ -346,17 +346,17 @@ class Cluster(Surroundings):
         invariants.expect(Name.ATTEMPTS_END, not unended, unended)
         tasks = [tm.resource_id for tm in self.taskmanagers.values() if tm.tasks or tm.is_alive]
         invariants.expect(Name.NOTHING_LEFT, not tasks, f"TaskManagers {tasks}")
-        books = self.job.books
+        state = self.job.state
         left = {
-            "requests": books.slots.pool.pending,
-            "slots": books.slots.pool.slots,
-            "seats": list(books.slots.shared_slots),
-            "bulks": len(books.bulks),
-            "restarts": books.restarts._restarts,
-            "effects": len(books.journal),
+            "requests": state.slots.pool.pending,
+            "slots": state.slots.pool.slots,
+            "seats": list(state.slots.shared_slots),
+            "bulks": len(state.bulks),
+            "restarts": state.restarts._restarts,
+            "effects": len(state.event_log),
             "cancels": self.master.shell.cancelling,
             "events": self.master.shell._events,
             "timers": self.master.shell._timers,
         }
-        names = [name for name, books in left.items() if books]
+        names = [name for name, state in left.items() if state]
         invariants.expect(Name.NOTHING_LEFT, not names, names)

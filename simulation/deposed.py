@@ -12,9 +12,9 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from penstock.model.checkpoints import CheckpointOptions
-from penstock.model.ids import AllocationId, AttemptId, FencingToken, JobId
-from penstock.model.messages import (
+from penstock.engine.model.checkpoints import CheckpointOptions
+from penstock.engine.model.ids import AllocationId, AttemptId, FencingToken, JobId
+from penstock.engine.model.messages import (
     AnswerOffers,
     AskTaskManager,
     CancelTask,

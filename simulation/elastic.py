@@ -12,19 +12,19 @@ from enum import StrEnum
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
-from penstock.hosting.ha.requirements import requirements_of
-from penstock.hosting.jobmanager.rescales import requirements_as_text
-from penstock.machines.adaptive.settings import AdaptiveSettings
-from penstock.machines.adaptive.transition_manager import TransitionTimings
-from penstock.machines.checkpoints.job_checkpoints import can_be_snapshotted
-from penstock.machines.checkpoints.settings import CheckpointSettings
-from penstock.model.elastic.parallelism_bounds import ParallelismBounds
-from penstock.model.graph.job_graph import JobGraph
-from penstock.model.graph.rescaling import parallelism_of, untouched
-from penstock.model.ids import JobId, VertexId
-from penstock.model.key_groups import key_group_range
-from penstock.model.messages import GraphReplaced, RescaleJob, TaskManagersLeaving
-from penstock.model.states import ExecutionState, JobStatus
+from penstock.engine.hosting.jobmanager.ha.guard import requirements_of
+from penstock.engine.hosting.jobmanager.rescales import requirements_as_text
+from penstock.engine.machines.checkpoints.job_checkpoints import can_be_snapshotted
+from penstock.engine.machines.checkpoints.settings import CheckpointSettings
+from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings
+from penstock.engine.machines.rescaling.transition_manager import TransitionTimings
+from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds
+from penstock.engine.model.graph.job_graph import JobGraph
+from penstock.engine.model.graph.rescaling import parallelism_of, untouched
+from penstock.engine.model.ids import JobId, VertexId
+from penstock.engine.model.key_groups import key_group_range
+from penstock.engine.model.messages import GraphReplaced, RescaleJob, TaskManagersLeaving
+from penstock.engine.model.states import ExecutionState, JobStatus
 from simulation.graphs import random_graph
 from simulation.invariants import Violation
 from simulation.scenario import JobPlan, job_plan
@@ -32,9 +32,9 @@ from simulation.scenario import JobPlan, job_plan
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
-    from penstock.machines.job.job_master import JobMaster
-    from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId
+    from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+    from penstock.engine.machines.job.job_master import JobMaster
+    from penstock.engine.model.ids import AttemptId, ExecutionVertexId, ResourceId
     from simulation.checkpoints import SimCheckpoints
     from simulation.clock import SimClock
     from simulation.master import Master
@@ -173,11 +173,11 @@ class Generations:
 
     def taken_over(self, left: Left) -> None:
         """Another driver has the job now."""
-        demand = self._cluster.master.shell.master.demand
+        desired = self._cluster.master.shell.master.desired
         asked = requirements_of(left.requirements, self._cluster.plan.graph)
         if asked is not None:
-            is_kept = demand is not None and demand.bounds == asked
-            self._expect(ElasticName.KEEPS_WISHES, is_kept, (demand, asked))
+            is_kept = desired is not None and desired.bounds == asked
+            self._expect(ElasticName.KEEPS_WISHES, is_kept, (desired, asked))
 
     def replaced(self, effect: GraphReplaced) -> None:
         """Another generation begins."""
@@ -204,7 +204,7 @@ class Generations:
     def after_step(self) -> None:
         """Look at the records of rescales, and at tasks that hold."""
         master = self._cluster.master.shell.master
-        history = master.chronicle.history
+        history = master.timeline.history
         ended = [one for one in history if one is not history.current]
         is_good = all(one.end is not None for one in ended)
         if master.generation.status.is_globally_terminal:
@@ -215,24 +215,24 @@ class Generations:
 
     def lacks_room(self) -> bool:
         """Whether more is asked for at least than the cluster can ever give; then the job may wait after a restart."""
-        demand, plan = self._cluster.master.shell.master.demand, self._cluster.plan
+        desired, plan = self._cluster.master.shell.master.desired, self._cluster.plan
         most = plan.taskmanagers_max * plan.slots_each
         is_waiting = self._cluster.status is JobStatus.RESTARTING
-        return is_waiting and demand is not None and demand.minimum > most
+        return is_waiting and desired is not None and desired.minimum_slots > most
 
     def at_quiet_end(self) -> None:
         """Check that the job has what it wants, if its slots are there."""
         master = self._cluster.master.shell.master
-        demand, job = master.demand, master.generation
-        if demand is None or job.status is not JobStatus.RUNNING:
+        desired, job = master.desired, master.generation
+        if desired is None or job.status is not JobStatus.RUNNING:
             return
         states = {vertex.state for vertex in job.execution_graph.vertices}
-        held = job.succession.slots_outside(master.leaving)
-        wanted = demand.parallelism(demand.desired)
-        if states != {ExecutionState.RUNNING} or held < demand.desired or wanted is None:
+        held = job.handover_view.slots_outside(master.leaving)
+        wanted = desired.parallelism(desired.desired_slots)
+        if states != {ExecutionState.RUNNING} or held < desired.desired_slots or wanted is None:
             return
         found = parallelism_of(job.job_graph)
-        is_declared = job.books.slots.declared[0] == demand.desired
+        is_declared = job.state.slots.declared[0] == desired.desired_slots
         self._expect(
             ElasticName.GETS_WHAT_IT_WANTS, found == wanted and is_declared, (found, wanted)
         )
@@ -300,16 +300,18 @@ class Generations:
     def _is_within_bounds(self, effect: GraphReplaced) -> None:
         """Only where more was asked for during a handover than there is, the job may go on as it was."""
         master, graph = self._cluster.master.shell.master, effect.job_graph
-        demand = master.demand
+        desired = master.desired
         found = parallelism_of(graph)
-        held = len(master.generation.books.slots.pool.slots)
+        held = len(master.generation.state.slots.pool.slots)
         former, self._parallelism = self._parallelism, found
-        if demand is None:  # Its size is fixed. It has left a TaskManager, or has failed meanwhile.
+        if (
+            desired is None
+        ):  # Its size is fixed. It has left a TaskManager, or has failed meanwhile.
             is_move = found == former and bool(self._left)
             self._expect(ElasticName.WITHIN_BOUNDS, is_move, (found, former))
             return
-        usable = master.generation.succession.slots_outside(master.leaving)
-        has_too_few = bool(effect.kept) or demand.parallelism(usable) is None
+        usable = master.generation.handover_view.slots_outside(master.leaving)
+        has_too_few = bool(effect.kept) or desired.parallelism(usable) is None
         if effect.is_planned and found == former and has_too_few:
             return
         self._expect(
@@ -320,7 +322,7 @@ class Generations:
         # What runs on gets what was asked for meanwhile with the generation after.
         is_good = all(
             bounds.lower <= found[one] <= bounds.upper <= graph.vertices[one].max_parallelism
-            for one, bounds in demand.bounds.items()
+            for one, bounds in desired.bounds.items()
             if one not in effect.kept
         )
         widest: Counter[str] = Counter()
@@ -333,7 +335,7 @@ class Generations:
             group = vertex.slot_sharing_group
             widest[group] = max(widest[group], running[vertex_id])
         is_good = is_good and widest.total() <= held
-        self._expect(ElasticName.WITHIN_BOUNDS, is_good, (found, demand.bounds, held))
+        self._expect(ElasticName.WITHIN_BOUNDS, is_good, (found, desired.bounds, held))
 
     def _waits(self, effect: GraphReplaced) -> None:
         now_ms = self._cluster.clock.now_ms
@@ -347,7 +349,7 @@ class Generations:
     def _goes_on(self, generation: JobMaster) -> None:
         """What ran when a handover began runs on when it is given up, unless the job restarts meanwhile."""
         self._former = generation.execution_graph
-        handover = generation.succession.handover
+        handover = generation.handover_view.handover
         attempts = [one.execution.attempt_id for one in generation.execution_graph.vertices]
         if handover.keeps_others_waiting:
             coordinator = generation.checkpoints.coordinator

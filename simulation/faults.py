@@ -13,9 +13,9 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol
 
-from penstock.model.ids import ResourceId
-from penstock.model.messages import FailureInfo
-from penstock.model.states import ExecutionState
+from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.messages import FailureInfo
+from penstock.engine.model.states import ExecutionState
 from simulation.clock import SimClock
 from simulation.deposed import late_words
 from simulation.master import Master

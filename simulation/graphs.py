@@ -11,10 +11,10 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from penstock.machines.execution.execution_graph import ExecutionGraph
-from penstock.machines.execution.regions import Regions
-from penstock.model.errors import GraphError
-from penstock.model.graph.job_graph import (
+from penstock.engine.machines.execution.execution_graph import ExecutionGraph
+from penstock.engine.machines.execution.regions import Regions
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,
     JobGraph,
@@ -23,9 +23,9 @@ from penstock.model.graph.job_graph import (
     OperatorInfo,
     ResultPartitionType,
 )
-from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy
-from penstock.model.ids import BlobKey, DataSetId, JobId, VertexId
-from penstock.model.slot_size import slot_size
+from penstock.engine.model.graph.partitioning import DistributionPattern, ShipStrategy
+from penstock.engine.model.ids import BlobKey, DataSetId, JobId, VertexId
+from penstock.engine.model.slot_size import slot_size
 
 REGIONS_MIN: Final = 2
 TASKS_MIN: Final = 8

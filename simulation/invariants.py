@@ -14,15 +14,18 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final
 
-from penstock.machines.books.job_settings import LoadBalanceMode
-from penstock.machines.failover.restart_backoff import FixedDelayRestart, InfrastructureOnlyRestart
-from penstock.machines.job.job_master import JobMaster
-from penstock.machines.resources.resource_manager import SPREAD_WAIT_MS, ResourceManager
-from penstock.machines.taskmanager.task_executor import TaskExecutor
-from penstock.model.errors import EngineBug
-from penstock.model.graph.job_graph import JobType
-from penstock.model.ids import AllocationId, AttemptId, ExecutionVertexId
-from penstock.model.messages import (
+from penstock.engine.machines.failover.restart_backoff import (
+    FixedDelayRestart,
+    InfrastructureOnlyRestart,
+)
+from penstock.engine.machines.job.job_master import JobMaster
+from penstock.engine.machines.job_state.job_settings import LoadBalanceMode
+from penstock.engine.machines.resources.resource_manager import SPREAD_WAIT_MS, ResourceManager
+from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
+from penstock.engine.model.errors import EngineBug
+from penstock.engine.model.graph.job_graph import JobType
+from penstock.engine.model.ids import AllocationId, AttemptId, ExecutionVertexId
+from penstock.engine.model.messages import (
     FENCED,
     CancelTask,
     ExecutionStateChanged,
@@ -32,8 +35,8 @@ from penstock.model.messages import (
     TaskManagerEffect,
     TaskManagerEvent,
 )
-from penstock.model.slot_size import SlotSize
-from penstock.model.states import ExecutionState, JobStatus, SlotState
+from penstock.engine.model.slot_size import SlotSize
+from penstock.engine.model.states import ExecutionState, JobStatus, SlotState
 from simulation.scenario import FEW_RESTARTS
 from simulation.taskmanager import SimTaskManager
 
@@ -130,7 +133,7 @@ def _seats(executor: TaskExecutor) -> dict[AllocationId, tuple[object, ...]]:
 
 def _could_serve(job: JobMaster) -> bool:
     """Whether a request waits although a slot could serve it. Mode TASKS serves all requests or none."""
-    pool = job.books.slots.pool
+    pool = job.state.slots.pool
     requests, free = list(pool.pending.values()), pool.free
     if job._settings.load_balance is LoadBalanceMode.TASKS:
         if len({request.profile for request in requests}) != 1:
@@ -182,7 +185,7 @@ class Invariants:
             job.check()
         except EngineBug as error:
             raise Violation(Name.JOB_BOOKS, str(error)) from error
-        pool = job.books.slots.pool
+        pool = job.state.slots.pool
         self.evaluated[Name.JOB_BOOKS] += bool(pool.slots)
         places = [(slot.resource_id, slot.slot_index) for slot in pool.slots.values()]
         self.expect(
@@ -208,7 +211,7 @@ class Invariants:
                     state = partition.producer.state
                     is_good = state in _RUNNABLE or state is _S.FINISHED
                     # Its restart waits for the report of its own producer.
-                    is_good = is_good or partition.producer in job._failures.consequences
+                    is_good = is_good or partition.producer in job._failures.deferred_failures
                     self.expect(
                         Name.ONE_RESTART, is_good, f"{vertex} runs, {partition.producer} is {state}"
                     )

@@ -1,7 +1,7 @@
 """The simulated driver: the shell, the machines and the watch of the real one, wired to simulated
 TaskManagers.
 
-Stands for `hosting/jobmanager/jobmanager.py`, without its loop, sockets and threads; `receive`
+Stands for `engine/hosting/jobmanager/jobmanager.py`, without its loop, sockets and threads; `receive`
 handles each message as `JobManager.received` does. A paused driver does nothing until it returns.
 Then it reads messages before it looks at its timers, as asyncio does.
 """
@@ -12,15 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from penstock.hosting.checkpoints.port import CheckpointPort
-from penstock.hosting.jobmanager.driver_streams import DriverStreams
-from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, JobParts, MachineShell
-from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
-from penstock.hosting.observer import JobObserver
-from penstock.hosting.task_settings import TaskSettings
-from penstock.model.errors import ExternalError
-from penstock.model.ids import FencingToken, ResourceId, TaskManagerLocation
-from penstock.model.messages import (
+from penstock.engine.hosting.checkpoints.port import CheckpointPort
+from penstock.engine.hosting.jobmanager.driver_streams import DriverStreams
+from penstock.engine.hosting.jobmanager.machine_shell import (
+    JobManagerSettings,
+    JobParts,
+    MachineShell,
+)
+from penstock.engine.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.model.errors import ExternalError
+from penstock.engine.model.ids import FencingToken, ResourceId, TaskManagerLocation
+from penstock.engine.model.messages import (
     AcknowledgeCheckpoint,
     CancelJob,
     CheckpointAcknowledged,
@@ -54,9 +58,9 @@ from simulation.scenario import HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS, STU
 from simulation.takeover import Left, SimGuard
 
 if TYPE_CHECKING:
-    from penstock.hosting.coordinators.coordinators import Coordinators
-    from penstock.hosting.provider import TaskManagerProvider
-    from penstock.machines.books.job_settings import JobSettings
+    from penstock.engine.hosting.jobmanager.coordinators.coordinators import Coordinators
+    from penstock.engine.hosting.provider import TaskManagerProvider
+    from penstock.engine.machines.job_state.job_settings import JobSettings
 
 TICK_MS: Final = 1_000
 """The real driver's tick is 100 ms, so a loss is noticed up to that much earlier there."""

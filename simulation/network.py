@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from penstock.hosting.jobmanager.links import Links
-from penstock.model.ids import FencingToken, ResourceId
-from penstock.model.messages import (
+from penstock.engine.hosting.jobmanager.links import Links
+from penstock.engine.model.ids import FencingToken, ResourceId
+from penstock.engine.model.messages import (
     AcknowledgeCheckpoint,
     CancelTask,
     DeclineCheckpoint,

@@ -13,21 +13,25 @@ from enum import StrEnum
 from random import Random
 from typing import Final
 
-from penstock.machines.books.job_settings import FailoverMode, JobSettings, LoadBalanceMode
-from penstock.machines.checkpoints.settings import CheckpointSettings
-from penstock.machines.execution.execution_graph import ExecutionGraph
-from penstock.machines.execution.regions import Regions
-from penstock.machines.failover.restart_backoff import (
+from penstock.engine.machines.checkpoints.settings import CheckpointSettings
+from penstock.engine.machines.execution.execution_graph import ExecutionGraph
+from penstock.engine.machines.execution.regions import Regions
+from penstock.engine.machines.failover.restart_backoff import (
     ExponentialDelayRestart,
     FixedDelayRestart,
     InfrastructureOnlyRestart,
     RestartBackoff,
 )
-from penstock.machines.resources.resource_manager import ResourceSettings
-from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling
-from penstock.machines.slots.slot_sharing import local_input_preferred
-from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import JobId
+from penstock.engine.machines.job_state.job_settings import (
+    FailoverMode,
+    JobSettings,
+    LoadBalanceMode,
+)
+from penstock.engine.machines.resources.resource_manager import ResourceSettings
+from penstock.engine.machines.scheduling.scheduling import PipelinedRegionScheduling
+from penstock.engine.machines.slots.slot_sharing import local_input_preferred
+from penstock.engine.model.graph.job_graph import JobGraph
+from penstock.engine.model.ids import JobId
 from simulation.graphs import random_graph
 
 HEARTBEAT_INTERVAL_MS: Final = 10_000

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.hosting.checkpoints.keeper import JobStorage
-from penstock.hosting.ha.guard import JobGuard
+from penstock.engine.hosting.jobmanager.checkpoint_writer import JobStorage
+from penstock.engine.hosting.jobmanager.ha.guard import JobGuard
 
 if TYPE_CHECKING:
-    from penstock.model.completed_checkpoint import CompletedCheckpoint
-    from penstock.model.ids import VertexId
+    from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+    from penstock.engine.model.ids import VertexId
 
 
 class SimGuard(JobGuard):

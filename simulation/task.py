@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
-from penstock.model.graph.job_graph import ResultPartitionType
-from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
-from penstock.model.messages import AcknowledgeCheckpoint, FailureInfo
-from penstock.model.states import ExecutionState
+from penstock.engine.model.deployment import ShuffleDescriptor, TaskDeployment
+from penstock.engine.model.graph.job_graph import ResultPartitionType
+from penstock.engine.model.ids import AttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
+from penstock.engine.model.messages import AcknowledgeCheckpoint, FailureInfo
+from penstock.engine.model.states import ExecutionState
 
 
 class TaskOwner(Protocol):

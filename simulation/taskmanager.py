@@ -1,7 +1,7 @@
 """One simulated TaskManager: a shell around the real machine `TaskExecutor`, like
-`hosting/taskmanager/taskmanager.py`.
+`engine/hosting/taskmanager/taskmanager.py`.
 
-Both sides watch each other by `machines/leases/liveness.py`: a TaskManager that has not heard its
+Both sides watch each other by `engine/machines/leases/liveness.py`: a TaskManager that has not heard its
 driver for the heartbeat timeout ends. All of its actions pass through `after`, so that a paused one
 does nothing until it returns.
 """
@@ -12,16 +12,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from penstock.machines.leases.liveness import Liveness
-from penstock.machines.taskmanager.task_executor import TaskExecutor
-from penstock.model.ids import (
+from penstock.engine.machines.leases.liveness import Liveness
+from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
+from penstock.engine.model.ids import (
     AllocationId,
     AttemptId,
     ResourceId,
     ResultPartitionId,
     TaskManagerLocation,
 )
-from penstock.model.messages import (
+from penstock.engine.model.messages import (
     FENCED,
     AcknowledgeCheckpoint,
     AskTaskManager,
@@ -52,8 +52,8 @@ from penstock.model.messages import (
     UpdatePartitions,
     WaitsForFinalCheckpoint,
 )
-from penstock.model.slot_size import SlotSize
-from penstock.model.states import ExecutionState
+from penstock.engine.model.slot_size import SlotSize
+from penstock.engine.model.states import ExecutionState
 from simulation.clock import SimClock
 from simulation.network import Closed, Connection
 from simulation.scenario import HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS, Moment

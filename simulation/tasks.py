@@ -1,6 +1,6 @@
 """The life of simulated tasks, and the results that they read from each other across TaskManagers.
 
-Stands for `hosting/task/thread.py` and the data plane. There are no rows, but tasks wait for each
+Stands for `engine/hosting/taskmanager/task/thread.py` and the data plane. There are no rows, but tasks wait for each
 other as in the real one. A task reads a pipelined result while it is made, a blocking one when it
 is complete. A task is at its end when it has worked and all its pipelined producers are at theirs,
 and tells its readers. With checkpoints it then waits for one that began after that. It finishes
@@ -14,9 +14,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from penstock.model.ids import ResourceId, ResultPartitionId
-from penstock.model.messages import FailureInfo
-from penstock.model.states import ExecutionState
+from penstock.engine.model.ids import ResourceId, ResultPartitionId
+from penstock.engine.model.messages import FailureInfo
+from penstock.engine.model.states import ExecutionState
 from simulation.barriers import Barriers
 from simulation.clock import SimClock
 from simulation.task import SimResult, SimTask

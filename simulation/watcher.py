@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from penstock.model.deployment import TaskDeployment
-from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
-from penstock.model.messages import (
+from penstock.engine.model.deployment import TaskDeployment
+from penstock.engine.model.ids import AttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
+from penstock.engine.model.messages import (
     Committable,
     ExecutionStateChanged,
     FinalCheckpointAwaited,
@@ -26,7 +26,7 @@ from penstock.model.messages import (
     TaskReported,
     TimerFired,
 )
-from penstock.model.states import ExecutionState, JobStatus
+from penstock.engine.model.states import ExecutionState, JobStatus
 from simulation.clock import SimClock
 from simulation.invariants import Invariants, Name
 from simulation.scenario import HEARTBEAT_TIMEOUT_MS

@@ -12,8 +12,8 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from penstock.model.ids import JobId
-from penstock.model.states import JobStatus
+from penstock.engine.model.ids import JobId
+from penstock.engine.model.states import JobStatus
 from simulation.clock import SimClock, SimLoop, installed
 from simulation.cluster import Cluster
 from simulation.elastic import elastic_plan, schedule, wishes_of

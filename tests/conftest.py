@@ -9,7 +9,7 @@ import tempfile
 import pytest
 from hypothesis import settings
 
-from penstock.model.errors import CancelSignal
+from penstock.engine.model.errors import CancelSignal
 from tests.tools.programs.checkpoint_programs import Stage
 
 pytest_plugins = ["tests.spark.sessions", "tests.tools.object_store"]

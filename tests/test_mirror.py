@@ -75,7 +75,7 @@ def test_no_folder_has_too_many_files():
 
 
 def test_no_folder_of_the_dashboard_has_too_many_files():
-    modules = (ROOT / "penstock/dashboard/app").rglob("*.js")
+    modules = (ROOT / "penstock/ops/dashboard/app").rglob("*.js")
     files = Counter(str(path.parent.relative_to(ROOT)) for path in modules)
     assert files
     assert {folder: n for folder, n in files.items() if n > FILES_IN_A_FOLDER} == {}

@@ -22,10 +22,10 @@ from typing import Any
 from benchmarks.illnesses import streaming
 from benchmarks.peers.environments import python_of, variables
 from penstock.common import Configuration, WatermarkStrategy
+from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors.datagen import DataGeneratorSource
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.dashboard.browser import Looking, chromium
 from tests.tools.hosting.rest import SETTINGS, rest_server
 

@@ -22,9 +22,9 @@ from benchmarks.figures import Figure
 from benchmarks.measures import larger_than_memory
 from benchmarks.measures.word_count import WORDS_PER_LINE, add, make_pool, word_of, words_with_one
 from penstock.common import Types, WatermarkStrategy
+from penstock.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.columns import col
-from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 
 DEFAULT_WORDS = 20_000_000
 FILES = 8

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.figures import Figure
 from benchmarks.probes import TASKMANAGERS, environment
 from penstock.common import Types
+from penstock.connectors.sinks import DiscardingSink
 from penstock.datastream import DataStream, RuntimeExecutionMode
-from penstock.datastream.connectors.sinks import DiscardingSink
 
 DEFAULT_ROWS = 20_000_000
 TYPE = Types.ROW_NAMED(

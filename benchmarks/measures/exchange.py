@@ -18,8 +18,7 @@ from benchmarks.figures import Figure
 from benchmarks.probes import TASKMANAGERS, TimedSource, environment, marks_in
 from benchmarks.workloads.exchange_floor import floor_seconds
 from penstock.common import Types, WatermarkStrategy
-from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
-from penstock.datastream.connectors.base import (
+from penstock.connectors.api.base import (
     Boundedness,
     EnumeratorContext,
     PolledSplitReader,
@@ -27,8 +26,9 @@ from penstock.datastream.connectors.base import (
     ReaderContext,
     Source,
 )
-from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
-from penstock.runtime.operator import Accepts
+from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
+from penstock.engine.runtime.elements import Batch, ColumnBatch, RowBatch
+from penstock.engine.runtime.operator import Accepts
 
 COLUMN_ROWS = 32_768
 COLUMN_NAMES = ("auction", "bidder", "price", "date_time")

@@ -15,8 +15,8 @@ from benchmarks.figures import Figure
 from benchmarks.memory import resident_mib
 from benchmarks.probes import TASKMANAGERS, environment
 from penstock.common import WatermarkStrategy
+from penstock.connectors.datagen import DataGeneratorSource
 from penstock.datastream import MapFunction
-from penstock.datastream.connectors.datagen import DataGeneratorSource
 
 SECONDS = 60
 WARM_UP_S = 5

@@ -18,19 +18,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from benchmarks.figures import Figure
 from penstock.common import Configuration, Row, Types, WatermarkStrategy
 from penstock.common.typeinfo import RowTypeInfo
-from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors import DeliveryGuarantee
-from penstock.datastream.connectors.kafka import (
+from penstock.connectors.kafka import (
     KafkaOffsetsInitializer,
     KafkaRecordSerializationSchema,
     KafkaSink,
     KafkaSource,
     KafkaTopicPartition,
 )
-from penstock.datastream.formats.json import (
-    JsonRowDeserializationSchema,
-    JsonRowSerializationSchema,
-)
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors import DeliveryGuarantee
+from penstock.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from penstock.testing import MiniCluster
 from tests.tools.brokers import tansu
 

@@ -20,7 +20,7 @@ from penstock.datastream import (
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
-from penstock.runtime.elements import Batch, RowBatch
+from penstock.engine.runtime.elements import Batch, RowBatch
 
 MIB = 1 << 20
 LIMIT_SHARE = 5

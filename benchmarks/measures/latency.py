@@ -22,10 +22,10 @@ from benchmarks.figures import Figure
 from benchmarks.probes import TASKMANAGERS, environment
 from benchmarks.workloads.socket_floor import socket_latencies
 from penstock.common import WatermarkStrategy
+from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
-from penstock.datastream.connectors.datagen import DataGeneratorSource
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.runtime.elements import Batch, RowBatch
+from penstock.engine.runtime.elements import Batch, RowBatch
 
 RATES = (100, 10_000, 100_000)
 BUSY_RATES = (10_000, 100_000)

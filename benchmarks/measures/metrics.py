@@ -10,11 +10,11 @@ from statistics import median
 
 from benchmarks.figures import Figure
 from penstock.common import WatermarkStrategy
+from penstock.connectors.datagen import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors.datagen import DataGeneratorSource
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.observer import JobObserver
-from penstock.hosting.wire.messages import encode
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.network.wire.messages import encode
+from penstock.engine.hosting.observer import JobObserver
 
 PARALLELISM = 32
 RATE = 3200

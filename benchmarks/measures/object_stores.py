@@ -27,16 +27,12 @@ from pyarrow import fs
 
 from benchmarks.figures import Figure
 from penstock.common import Configuration, Types, WatermarkStrategy
+from penstock.connectors.file_system import BucketAssigner, FileSink, FileSource
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors.file_system import (
-    BucketAssigner,
-    FileSink,
-    FileSource,
-)
-from penstock.datastream.formats.parquet import ParquetBulkWriters, ParquetFormat
-from penstock.hosting.minicluster import MiniCluster
-from penstock.runtime.elements import ColumnBatch
-from penstock.runtime.sink import WriterContext
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.runtime.elements import ColumnBatch
+from penstock.engine.runtime.sink import WriterContext
+from penstock.formats.parquet import ParquetBulkWriters, ParquetFormat
 
 ABOUT = __doc__.split("\n\n", maxsplit=1)[1].strip()
 ROWS = 8_000_000

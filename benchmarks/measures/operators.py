@@ -15,7 +15,7 @@ from benchmarks.workloads.range_source import RangeSource
 from benchmarks.workloads.running_sum import Pair, RunningSum, key_of
 from penstock.common import WatermarkStrategy
 from penstock.datastream import DataStream
-from penstock.runtime.elements import Batch, RowBatch
+from penstock.engine.runtime.elements import Batch, RowBatch
 
 KEYED_RECORDS = 8_000_000
 KEYS = 10_000

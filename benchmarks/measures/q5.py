@@ -15,12 +15,7 @@ from benchmarks.figures import Figure
 from benchmarks.probes import TASKMANAGERS, TimedRun, timed_run
 from examples.nexmark_q5 import SIZE_S, SLIDE_S, hot_items
 from penstock.common import WatermarkStrategy
-from penstock.datastream.connectors.nexmark import (
-    BID,
-    DEFAULT_BATCH_EVENTS,
-    NexmarkGenerator,
-    NexmarkSource,
-)
+from penstock.connectors.nexmark import BID, DEFAULT_BATCH_EVENTS, NexmarkGenerator, NexmarkSource
 
 DEFAULT_EVENTS = 10_000_000
 EVENTS_PER_SECOND = 10_000  # of event time

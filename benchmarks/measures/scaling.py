@@ -18,8 +18,8 @@ from benchmarks.probes import TimedRun, timed_run
 from benchmarks.workloads.range_source import RangeSource
 from examples.nexmark_q5 import hot_items
 from penstock.common import WatermarkStrategy
-from penstock.datastream.connectors.nexmark import NexmarkSource
-from penstock.model.options.cluster import SparkOptions
+from penstock.connectors.nexmark import NexmarkSource
+from penstock.engine.model.options.cluster import SparkOptions
 
 RECORDS: Final = 4_000_000
 TASKMANAGERS: Final = (1, 2, 4)

@@ -21,9 +21,9 @@ from typing import Any
 from benchmarks.figures import Figure
 from penstock.common import Row, Types
 from penstock.common.typeinfo import RowTypeInfo
-from penstock.datastream.connectors.sql_sink import SqlSink
-from penstock.runtime.elements import RowBatch
-from penstock.runtime.sink import WriterContext
+from penstock.connectors.sql_sink import SqlSink
+from penstock.engine.runtime.elements import RowBatch
+from penstock.engine.runtime.sink import WriterContext
 from tests.tools.postgres import postgres_server
 
 ABOUT = __doc__.split("\n\n", maxsplit=1)[1].strip()

@@ -14,7 +14,7 @@ from benchmarks.probes import TASKMANAGERS, TimedRun, timed_run
 from benchmarks.workloads.range_source import RangeSource
 from penstock.common import WatermarkStrategy
 from penstock.datastream import DataStream
-from penstock.runtime.elements import Batch, RowBatch
+from penstock.engine.runtime.elements import Batch, RowBatch
 
 DEFAULT_WORDS = 10_000_000
 WORDS_PER_LINE = 10
@@ -100,14 +100,13 @@ def check(run: TimedRun, expected: dict[str, int], lines: int) -> None:
         raise SystemExit("word_count: the job's counts differ from those of the plain loop")
 
 
-def job_of(lines: int, as_columns: str = "true") -> TimedRun:
+def job_of(lines: int) -> TimedRun:
     return timed_run(
         RangeSource(lines, lines_of),
         WatermarkStrategy.no_watermarks(),
         running_counts,
         dict,
         "benchmark word count",
-        options={"penstock.task.functions-as-columns": as_columns},
     )
 
 
@@ -129,31 +128,3 @@ def measure(words: int | None, runs: int) -> list[Figure]:
         Figure("word_count", rates, "words/s", floors, settings),
         Figure("word_count with start-up", job_rates, "words/s", floors, settings),
     ]
-
-
-def measure_calls(words: int | None, runs: int) -> list[Figure]:
-    """The job in turns with one whose functions are called for each word."""
-    lines = (words or DEFAULT_WORDS) // WORDS_PER_LINE
-    words = lines * WORDS_PER_LINE
-    expected = count_in_one_loop(lines)
-    done: dict[str, list[TimedRun]] = {"true": [], "false": []}
-    for number in range(runs):
-        for as_columns in sorted(done, reverse=number % 2 == 0):
-            run = job_of(lines, as_columns)
-            check(run, expected, lines)
-            done[as_columns].append(run)
-    rates, called = ([words / run.data_seconds for run in part] for part in done.values())
-    cpu, called_cpu = ([run.cpu_seconds / words * 1e6 for run in part] for part in done.values())
-    settings = {"words": words, "TaskManagers": TASKMANAGERS, "floor": "functions called"}
-    return [
-        Figure("word_count without calls", rates, "words/s", called, settings),
-        Figure("word_count without calls, CPU", cpu, "CPU s/M words", called_cpu, settings),
-    ]
-
-
-ABOUT_CALLS = """
-The job of `word_count`, whose key selector and reduce run without a call for each word. The floor
-is the same job with `penstock.task.functions-as-columns` off, in turns with it: it calls both. CPU
-seconds are those of the TaskManagers from their first read on, so that they say more than the rate
-where other programs run on the machine.
-""".strip()

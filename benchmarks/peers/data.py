@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.peers.programs.checks import q5_sum
-from penstock.datastream.connectors.nexmark import BASE_MS, NexmarkGenerator
+from penstock.connectors.nexmark import BASE_MS, NexmarkGenerator
 
 SIZES = {"tiny": 100_000, "small": 1_000_000, "large": 10_000_000}
 """Events, of which 92 in a hundred are bids; and words."""

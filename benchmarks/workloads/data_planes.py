@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from penstock.hosting.network.consumer_side import TaskChannelHost
-from penstock.hosting.network.data_plane import DataPlane
-from penstock.hosting.shipping.pickling import loads_records
-from penstock.hosting.waker import Waker
-from penstock.hosting.wire.addresses import Endpoint
-from penstock.hosting.wire.handshake import Credentials
-from penstock.model.deployment import ShuffleDescriptor
-from penstock.model.graph.chain import ChainedOperator
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
-from penstock.model.ids import (
+from penstock.engine.hosting.network.consumer_side import TaskChannelHost
+from penstock.engine.hosting.network.data_plane import DataPlane
+from penstock.engine.hosting.network.wire.addresses import Endpoint
+from penstock.engine.hosting.network.wire.handshake import Credentials
+from penstock.engine.hosting.network.wire.tls import Identity, new_identity
+from penstock.engine.hosting.os.waker import Waker
+from penstock.engine.hosting.shipping.pickling import loads_records
+from penstock.engine.model.deployment import ShuffleDescriptor
+from penstock.engine.model.graph.chain import ChainedOperator
+from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.engine.model.ids import (
     AttemptId,
     DataSetId,
     ExecutionVertexId,
@@ -30,21 +31,22 @@ from penstock.model.ids import (
     TaskManagerLocation,
     VertexId,
 )
-from penstock.model.states import ExecutionState
-from penstock.runtime.elements import RowBatch
-from penstock.runtime.network.gate.network_input import NetworkInput, WakeListener
-from penstock.runtime.network.gate.ports import GateContext
-from penstock.runtime.network.gate.single import SingleInputGate
-from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.network.partition.result_partition import (
+from penstock.engine.model.states import ExecutionState
+from penstock.engine.runtime.elements import RowBatch
+from penstock.engine.runtime.network.gate.network_input import NetworkInput, WakeListener
+from penstock.engine.runtime.network.gate.ports import GateContext
+from penstock.engine.runtime.network.gate.single import SingleInputGate
+from penstock.engine.runtime.network.network_settings import NetworkSettings
+from penstock.engine.runtime.network.partition.result_partition import (
     PartitionHooks,
     pipelined_partition,
     pool_of,
 )
-from penstock.runtime.network.partitioner import make_partitioner
-from penstock.runtime.task.writers import PartitionWriter
+from penstock.engine.runtime.network.partitioner import make_partitioner
+from penstock.engine.runtime.task.writers import PartitionWriter
 
-CREDENTIALS = Credentials(b"b" * 32, "benchmark", "benchmark")
+CREDENTIALS = Credentials(new_identity(), "benchmark", "benchmark")
+"""Of the process that reads; it gives them to the other one."""
 FRAME_BYTES = 1 << 20
 BATCH_ROWS = 2048
 HOST = "127.0.0.1"
@@ -61,7 +63,9 @@ class Producers:
     def __init__(self, count: int, subpartitions: int) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_produce, args=(theirs, count, subpartitions))
+        self._process = context.Process(
+            target=_produce, args=(theirs, count, subpartitions, CREDENTIALS.identity.pem)
+        )
         self._process.start()
         self.location = TaskManagerLocation(ResourceId("producers"), HOST, self._pipe.recv())
 
@@ -79,8 +83,9 @@ class Producers:
         self._process.join()
 
 
-def _produce(pipe: Connection, count: int, subpartitions: int) -> None:
-    plane = DataPlane(ResourceId("producers"), Endpoint(HOST), CREDENTIALS).start()
+def _produce(pipe: Connection, count: int, subpartitions: int, pem: bytes) -> None:
+    credentials = Credentials(Identity(pem), CREDENTIALS.token, CREDENTIALS.cluster_id)
+    plane = DataPlane(ResourceId("producers"), Endpoint(HOST), credentials).start()
     for number in range(count):
         threading.Thread(target=_write, args=(plane, number, subpartitions), daemon=True).start()
     pipe.send(plane.port)

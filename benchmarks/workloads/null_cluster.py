@@ -12,16 +12,16 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from penstock.hosting.task.builder import build_gates
-from penstock.hosting.wire.messages import decode, encode
-from penstock.machines.books.job_settings import JobSettings, LoadBalanceMode
-from penstock.machines.failover.restart_backoff import FixedDelayRestart
-from penstock.machines.job.job_master import JobMaster
-from penstock.machines.resources.resource_manager import ResourceManager, ResourceSettings
-from penstock.model.deployment import TaskDeployment
-from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import AttemptId, ResourceId, TaskManagerLocation
-from penstock.model.messages import (
+from penstock.engine.hosting.network.wire.messages import decode, encode
+from penstock.engine.hosting.taskmanager.task.builder import build_gates
+from penstock.engine.machines.failover.restart_backoff import FixedDelayRestart
+from penstock.engine.machines.job.job_master import JobMaster
+from penstock.engine.machines.job_state.job_settings import JobSettings, LoadBalanceMode
+from penstock.engine.machines.resources.resource_manager import ResourceManager, ResourceSettings
+from penstock.engine.model.deployment import TaskDeployment, unpack
+from penstock.engine.model.graph.job_graph import JobGraph
+from penstock.engine.model.ids import AttemptId, ResourceId, TaskManagerLocation
+from penstock.engine.model.messages import (
     AnswerOffers,
     CancelTask,
     DeclareRequirements,
@@ -40,11 +40,10 @@ from penstock.model.messages import (
     TaskStateChanged,
     TimerFired,
 )
-from penstock.model.producer_columns import unpack
-from penstock.model.states import ExecutionState
-from penstock.runtime.network.gate.ports import ChannelHost, GateContext
-from penstock.runtime.network.network_memory import NetworkMemory
-from penstock.runtime.network.network_settings import NetworkSettings
+from penstock.engine.model.states import ExecutionState
+from penstock.engine.runtime.network.gate.ports import ChannelHost, GateContext
+from penstock.engine.runtime.network.network_memory import NetworkMemory
+from penstock.engine.runtime.network.network_settings import NetworkSettings
 
 DELAY_MS = 1000
 

@@ -19,12 +19,15 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any
 
-from penstock.hosting.wire.control_wire import ControlWire
-from penstock.hosting.wire.dialling import dial
-from penstock.hosting.wire.handshake import ROLE_TASKMANAGER, Credentials
-from penstock.machines.taskmanager.task_executor import TaskExecutor
-from penstock.model.ids import AttemptId, ResourceId
-from penstock.model.messages import (
+from penstock.engine.hosting.network.wire.control_wire import ControlWire, frame
+from penstock.engine.hosting.network.wire.dialling import dial
+from penstock.engine.hosting.network.wire.handshake import ROLE_TASKMANAGER, Credentials
+from penstock.engine.hosting.network.wire.tls import Identity
+from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
+from penstock.engine.metrics.report_format import ReportEncoder, Section
+from penstock.engine.metrics.scopes import Component
+from penstock.engine.model.ids import AttemptId, ResourceId
+from penstock.engine.model.messages import (
     FENCED,
     Heartbeat,
     MetricsReport,
@@ -35,10 +38,8 @@ from penstock.model.messages import (
     TaskIo,
     TaskStateChanged,
 )
-from penstock.model.metrics import Groups, Measured, MetricType
-from penstock.model.states import ExecutionState
-from penstock.observation.metrics.report_format import ReportEncoder, Section
-from penstock.observation.metrics.scopes import Component
+from penstock.engine.model.metrics import Groups, Measured, MetricType
+from penstock.engine.model.states import ExecutionState
 
 REPORT_EVERY = 20
 METRICS = 40
@@ -47,12 +48,11 @@ NO_GROUPS: Groups = ()
 
 class NullTaskManager:
     def __init__(self, order: dict[str, Any], name: str) -> None:
-        credentials = Credentials(
-            bytes.fromhex(order["secret"]), order["token"], order["cluster_id"]
-        )
+        identity = Identity(order["identity"].encode())
+        credentials = Credentials(identity, order["token"], order["cluster_id"])
         self.resource_id = ResourceId(name)
-        proven = dial((order["host"], order["port"]), credentials, ROLE_TASKMANAGER, 60)
-        self.sock, self._wire = proven.sock, ControlWire(proven.session)
+        self.sock = dial((order["host"], order["port"]), credentials, ROLE_TASKMANAGER, 60)
+        self._wire = ControlWire()
         self._machine = TaskExecutor(self.resource_id, order["slots"])
         self._tasks: list[AttemptId] = []
         self._encoder = ReportEncoder({"host": "127.0.0.1", "tm_id": name})
@@ -61,7 +61,6 @@ class NullTaskManager:
             self.resource_id, "127.0.0.1", 40_000, order["slots"], 1, 1, "3.11"
         )
         self._send(register)
-        self._take(proven.early)
 
     def beat(self) -> None:
         """Say that it lives, and how its tasks do."""
@@ -115,7 +114,7 @@ class NullTaskManager:
 
     def _send(self, message: object) -> None:
         self.sock.setblocking(True)
-        self.sock.sendall(self._wire.frame(message))
+        self.sock.sendall(frame(message))
 
 
 def serve(order: dict[str, Any]) -> None:

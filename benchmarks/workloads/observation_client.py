@@ -14,7 +14,7 @@ import threading
 import time
 from http.client import HTTPConnection
 
-from penstock.hosting.rest.routes import ROUTES
+from penstock.ops.rest.routes import ROUTES
 
 ROUND_S = 3.0
 
@@ -24,7 +24,7 @@ def pages_of(job: str, vertex: str) -> list[str]:
     known = {"{jobid}": job, "{vertexid}": vertex, "{subtaskindex}": "0", "{attempt}": "0"}
     paths = []
     for route in ROUTES:
-        if route.method != "GET" or route.changes or route.waits or route.streams:
+        if route.method != "GET" or route.changes or route.waits or route.view is None:
             continue
         if route.path.endswith("/archive"):
             continue

@@ -2,7 +2,7 @@
 
 python -m benchmarks.workloads.observation_job '{"parallelism": 5000, "taskmanagers": 200, "seconds": 20, "polls": true}'
 
-The JobManager, its wire, the observatory and the REST server are the product's. TaskManagers and client are processes of their own.
+The JobManager, its wire, the job_registry and the REST server are the product's. TaskManagers and client are processes of their own.
 Prints one JSON object: seconds of processor time and events of the JobManager's thread, and how long its events took. A process with one thread
 runs beside it, and shows how long the machine makes anybody wait.
 """
@@ -16,27 +16,28 @@ import threading
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.workloads.scheduler_job import line_of_vertices
-from penstock.hosting.jobmanager.handle import JobHandle
-from penstock.hosting.jobmanager.jobmanager import JobManager
-from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, JobParts
-from penstock.hosting.observation.facts import facts_of
-from penstock.hosting.observation.observatory import OBSERVATORY
-from penstock.hosting.provider import HostChanges, MasterAddress, OnEnded
-from penstock.hosting.rest.server import address_of_server
-from penstock.hosting.task_settings import TaskSettings
-from penstock.hosting.wire.addresses import Endpoint
-from penstock.machines.books.job_settings import JobSettings
-from penstock.machines.resources.resource_manager import ResourceSettings
-from penstock.model.config import Settings
-from penstock.model.graph.job_graph import JobGraph
-from penstock.model.graph.partitioning import DistributionPattern
-from penstock.model.ids import ResourceId
-from penstock.model.program import ProgramSettings
-from penstock.model.slot_size import UNSIZED, SlotSize
-from penstock.model.states import ExecutionState
+from penstock.engine.hosting.jobmanager.handle import JobHandle
+from penstock.engine.hosting.jobmanager.jobmanager import JobManager
+from penstock.engine.hosting.jobmanager.machine_shell import JobManagerSettings, JobParts
+from penstock.engine.hosting.network.wire.addresses import Endpoint
+from penstock.engine.hosting.provider import HostChanges, MasterAddress, OnEnded
+from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.machines.job_state.job_settings import JobSettings
+from penstock.engine.machines.resources.resource_manager import ResourceSettings
+from penstock.engine.model.config import Settings
+from penstock.engine.model.graph.job_graph import JobGraph
+from penstock.engine.model.graph.partitioning import DistributionPattern
+from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.program import ProgramSettings
+from penstock.engine.model.slot_size import UNSIZED, SlotSize
+from penstock.engine.model.states import ExecutionState
+from penstock.ops.registry.facts import facts_of
+from penstock.ops.registry.job_registry import JOB_REGISTRY
+from penstock.ops.rest.server import address_of_server
 
 INTERVAL_S = 0.5
 WARM_S = 5.0
@@ -58,7 +59,7 @@ class NullProvider:
         order = {
             "host": master.host,
             "port": master.port,
-            "secret": credentials.secret.hex(),
+            "identity": credentials.identity.pem.decode(),
             "token": credentials.token,
             "cluster_id": credentials.cluster_id,
             "slots": self.slots_per_taskmanager,
@@ -136,7 +137,7 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     graph = line_of_vertices(DistributionPattern.POINTWISE, 2, parallelism)
     graph.blobs.update({vertex.chain_blob: b"" for vertex in graph.vertices.values()})
     settings = Settings({"rest.bind-port": "0", "rest.port": "0"} if order["serves"] else {})
-    observed = OBSERVATORY.watch(facts_of(graph, settings, ProgramSettings(), None))
+    observed = JOB_REGISTRY.watch(facts_of(graph, settings, ProgramSettings(), None))
     parts = JobParts(
         graph,
         (),
@@ -147,7 +148,9 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         observed,
     )
     manager = JobManager(parts)
-    OBSERVATORY.started(JobHandle(manager, OBSERVATORY.look_of(graph.job_id), "nothing"))
+    look = JOB_REGISTRY.look_of(graph.job_id)
+    shown = SimpleNamespace(look=look, checkpoints=None, way_to_stop="nothing")
+    JOB_REGISTRY.started(JobHandle(manager, shown))
     address = address_of_server(settings) if order["serves"] else None
     watched = Watched(manager)
     manager.start()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from penstock.datastream.connectors.base import (
+from penstock.connectors.api.base import (
     Boundedness,
     EnumeratorContext,
     PolledSplitReader,
@@ -10,8 +10,8 @@ from penstock.datastream.connectors.base import (
     ReaderContext,
     Source,
 )
-from penstock.datastream.connectors.number_seq import split_range
-from penstock.runtime.elements import Batch
+from penstock.connectors.number_seq import split_range
+from penstock.engine.runtime.elements import Batch
 
 BatchesOf = Callable[[int, int], Iterable[Batch]]
 

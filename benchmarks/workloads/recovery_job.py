@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.datastream.connectors import Committer, Sink, WriterContext
-from penstock.runtime.elements import Batch
+from penstock.engine.runtime.elements import Batch
 
 KEYS = 1000
 

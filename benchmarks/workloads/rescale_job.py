@@ -9,7 +9,7 @@ from penstock.common import Types
 from penstock.datastream import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.connectors import Sink, WriterContext
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.runtime.elements import Batch
+from penstock.engine.runtime.elements import Batch
 
 BYTES_OF_A_KEY = 4000
 NUMBERS = 3

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.workloads.null_cluster import NullCluster
-from penstock.machines.execution.regions import Regions
-from penstock.machines.failover.failover import RestartRegions
-from penstock.model.graph.job_graph import (
+from penstock.engine.machines.execution.regions import Regions
+from penstock.engine.machines.failover.failover import RestartRegions
+from penstock.engine.model.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,
     JobGraph,
@@ -26,9 +26,9 @@ from penstock.model.graph.job_graph import (
     JobVertex,
     ResultPartitionType,
 )
-from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy
-from penstock.model.ids import BlobKey, DataSetId, JobId, VertexId
-from penstock.model.states import ExecutionState, JobStatus
+from penstock.engine.model.graph.partitioning import DistributionPattern, ShipStrategy
+from penstock.engine.model.ids import BlobKey, DataSetId, JobId, VertexId
+from penstock.engine.model.states import ExecutionState, JobStatus
 
 SLOTS_EACH = 10
 

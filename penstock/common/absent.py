@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NoReturn
-
-OWN_SOURCE: Final = (
-    "Write a subclass of penstock.datastream.connectors.Source around a Python client of the "
-    "service, or let Spark read it and use env.from_spark."
-)
-OWN_SINK: Final = (
-    "Write a subclass of penstock.datastream.connectors.Sink around a Python client of the "
-    "service, or use to_spark and let Spark write it."
-)
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, NoReturn
 
 
 def absent(
@@ -23,16 +17,21 @@ def absent(
     also: Sequence[str] = (),
     elsewhere: Mapping[str, str] | None = None,
     *,
+    modules: Mapping[str, Mapping[str, str]] | None = None,
     is_package: bool = False,
 ) -> Callable[[str], Any]:
     """A `__getattr__` for `module`, by which importing one of these names raises NotImplementedError.
 
     `instead`: for each name a sentence that says what to use; braces in it are not formatted. `also`: modules whose
     names PyFlink's module has too, because it imports them, and which programs import from there. `elsewhere`: single
-    such names with their modules, which are imported when the name is asked for. `is_package`: its modules are, too, so
-    that `import penstock.datastream as ds; ds.window` works as with PyFlink, which imports them all.
+    such names with their modules, which are imported when the name is asked for. `modules`: modules of this package that
+    Penstock does not have, each with its own `instead`; they are registered, so that programs can import them.
+    `is_package`: its modules are found, too, so that `import penstock.datastream as ds; ds.window` works as with PyFlink,
+    which imports them all.
     """
     places = elsewhere or {}
+    for short, names in (modules or {}).items():
+        _register(module, short, names)
 
     def lookup(name: str) -> Any:
         if name in instead:
@@ -52,6 +51,15 @@ def absent(
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return lookup
+
+
+def _register(package: str, name: str, instead: Mapping[str, str]) -> None:
+    full_name = f"{package}.{name}"
+    made = ModuleType(full_name, "Names of PyFlink that Penstock does not have.")
+    made.__spec__ = ModuleSpec(full_name, None)
+    made.__getattr__ = absent(full_name, instead)  # type: ignore[method-assign] # PEP 562
+    sys.modules[full_name] = made
+    setattr(sys.modules[package], name, made)
 
 
 def listing(own: Iterable[str], elsewhere: Iterable[str]) -> Callable[[], list[str]]:

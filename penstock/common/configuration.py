@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from penstock.common.setting_checks import check_kind
-from penstock.model.errors import ConfigurationError
-from penstock.model.options.catalogue import FORMER_KEYS
-from penstock.model.options.parsing import parse_duration_ms
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.catalogue import FORMER_KEYS
+from penstock.engine.model.options.parsing import parse_duration_ms
+from penstock.engine.model.setting_checks import check_kind
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 pyflink.common.constants.
 """
 
-from penstock.runtime.elements import MAX_WATERMARK as MAX_LONG_VALUE
-from penstock.runtime.elements import MIN_WATERMARK as MIN_LONG_VALUE
+from penstock.engine.runtime.elements import MAX_WATERMARK as MAX_LONG_VALUE
+from penstock.engine.runtime.elements import MIN_WATERMARK as MIN_LONG_VALUE
 
 __all__ = ["MAX_LONG_VALUE", "MIN_LONG_VALUE"]

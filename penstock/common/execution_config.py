@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.common.configuration import Configuration
-from penstock.common.setting_checks import check_kind, check_whole
-from penstock.model.errors import ConfigurationError
-from penstock.model.options.checkpoints import CheckpointOptions
-from penstock.model.options.program import PipelineOptions
-from penstock.model.options.scheduling import SchedulingOptions
-from penstock.model.options.task import MetricOptions, TaskOptions
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.checkpoints import CheckpointOptions
+from penstock.engine.model.options.program import PipelineOptions
+from penstock.engine.model.options.scheduling import SchedulingOptions
+from penstock.engine.model.options.task import MetricOptions, TaskOptions
+from penstock.engine.model.setting_checks import check_kind, check_whole
 
 PARALLELISM_KEY: Final = SchedulingOptions.DEFAULT_PARALLELISM.key
 MAX_PARALLELISM_KEY: Final = PipelineOptions.MAX_PARALLELISM.key

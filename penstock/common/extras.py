@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from penstock.model.errors import ConfigurationError
+from penstock.engine.model.errors import ConfigurationError
 
 
 def extra(module: str, name: str, where: str) -> Any:

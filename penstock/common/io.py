@@ -5,7 +5,7 @@ Source: pyflink.common.io; differs: an input format makes a Source, and names no
 
 from __future__ import annotations
 
-from penstock.runtime.sources.contract import Source
+from penstock.engine.runtime.sources.contract import Source
 
 
 class InputFormat:

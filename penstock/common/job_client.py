@@ -1,4 +1,4 @@
-"""JobClient: a program's access to its running job. Knows only the JobControl port, and tells `hosting.waiting` that it reads.
+"""JobClient: a program's access to its running job. Knows only the JobControl port, and tells `engine.hosting.os.waiting` that it reads.
 
 Source: pyflink.common.job_client; differs: `get_checkpoints`, `get_task_metrics` and `get_latencies` are additions, and notebooks show
 the job.
@@ -13,17 +13,47 @@ from penstock.common.completable_future import CompletableFuture
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.common.source_lines import with_source_lines
-from penstock.hosting.waiting import Reader
-from penstock.model import states
-from penstock.model.checkpoint_statistics import CheckpointStatistics
-from penstock.model.checkpoints import CheckpointType
-from penstock.model.errors import JobCancelledError, JobExecutionError, JobSuspendedError
-from penstock.model.messages import LatencySummary, TaskIo
-from penstock.model.program import JobControl, JobOutcome
+from penstock.common.uncaught import end_well_if_cancelled
+from penstock.engine.hosting.os.waiting import Reader
+from penstock.engine.model import states
+from penstock.engine.model.checkpoint_statistics import CheckpointStatistics
+from penstock.engine.model.checkpoints import CheckpointType
+from penstock.engine.model.errors import JobCancelledError, JobExecutionError, JobSuspendedError
+from penstock.engine.model.messages import LatencySummary, TaskIo
+from penstock.engine.model.program import JobControl, JobOutcome
 
 if TYPE_CHECKING:
-    from penstock.hosting.program.notebook import JobDisplay
+    from penstock.ops.console.notebook import JobDisplay
+
+import linecache
+import re
+from typing import Final
+
+# ---------------------------------------------------------------------- source lines
+# Lines of source in tracebacks that come as text from TaskManagers. Knows nothing of jobs.
+#
+# A TaskManager shows them only for files that its machine has. Cells of a notebook, and a program
+# that was shipped, are only with the driver, whose `linecache` knows both.
+
+
+_FRAME: Final = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)(, in .*)?')
+_SOURCE: Final = "    "
+
+
+def with_source_lines(text: str) -> str:
+    """Add the line of source below each frame that has none, if this process can find it."""
+    lines = text.split("\n")
+    told: list[str] = []
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        told.append(line)
+        frame = _FRAME.fullmatch(line)
+        if frame is not None and not following.startswith(_SOURCE):
+            source = linecache.getline(frame["file"], int(frame["line"])).strip()
+            told += [f"{_SOURCE}{source}"] if source else []
+    return "\n".join(told)
+
+
+# ---------------------------------------------------------------------- job client
 
 
 class JobClient:
@@ -47,7 +77,7 @@ class JobClient:
 
     def _shown(self) -> JobDisplay:
         if self._display is None:
-            from penstock.hosting.program.notebook import JobDisplay
+            from penstock.ops.console.notebook import JobDisplay
 
             self._display = JobDisplay(self._control)
         return self._display
@@ -190,6 +220,7 @@ def result_of(job_id: str, outcome: JobOutcome) -> JobExecutionResult:
     if outcome.status is states.JobStatus.FINISHED:
         return JobExecutionResult(JobID(job_id), outcome.net_runtime_ms)
     if outcome.status is states.JobStatus.CANCELED:
+        end_well_if_cancelled()
         raise JobCancelledError(f"job {job_id} was cancelled. Start the program again to run it.")
     is_suspended = outcome.status is states.JobStatus.SUSPENDED
     error = JobSuspendedError if is_suspended else JobExecutionError

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.common.job_id import JobID
-from penstock.model.errors import ExternalError
+from penstock.engine.model.errors import ExternalError
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from penstock.model import states
+from penstock.engine.model import states
 
 
 class JobStatus(Enum):

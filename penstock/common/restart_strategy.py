@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from penstock.common.configuration import Configuration
-from penstock.common.setting_checks import check_kind, check_whole
-from penstock.model.options.scheduling import RestartOptions
+from penstock.engine.model.options.scheduling import RestartOptions
+from penstock.engine.model.setting_checks import check_kind, check_whole
 
 
 class RestartStrategyConfiguration(ABC):

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from penstock.common.job_client import JobClient
 from penstock.common.job_status import JobStatus
-from penstock.hosting.session_jobs import SESSION_JOBS, SessionJob
+from penstock.engine.hosting.os.session_jobs import SESSION_JOBS, SessionJob
 
 
 class RunningJob:

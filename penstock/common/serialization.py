@@ -15,11 +15,11 @@ import pyarrow as pa
 from penstock.common.absent import absent
 from penstock.common.places import ROW_SCHEMAS
 from penstock.common.typeinfo import TypeInformation, Types
-from penstock.model.errors import ConfigurationError
-from penstock.model.texts.bounded_text import bounded_repr
-from penstock.runtime.elements import Batch, ColumnBatch
-from penstock.runtime.operator import Accepts
-from penstock.runtime.records.text import format_batch, java_text
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.texts.bounded_text import bounded_repr
+from penstock.engine.runtime.elements import Batch, ColumnBatch
+from penstock.engine.runtime.operator import Accepts
+from penstock.engine.runtime.records.text import format_batch, java_text
 
 
 class SerializationSchema(ABC):
@@ -54,11 +54,6 @@ class DeserializationSchema(ABC):
     @abstractmethod
     def deserialize(self, data: bytes) -> Any:
         """Return the value; None: there is no record. `Several`: each of its values is a record."""
-
-    @property
-    def makes_objects(self) -> bool:
-        """Whether `deserialize_columns` makes Python objects of messages, and no columns. Not in PyFlink."""
-        return False
 
     def reading(self, names: Sequence[str]) -> DeserializationSchema:
         """Return the schema for programs that read only these fields of its Rows, as Python values; by default itself. Not in PyFlink.
@@ -189,8 +184,8 @@ class _FunctionEncoder(Encoder):
 class BulkWriter(Protocol):
     """Writes batches into one file, which is incomplete before `finish`."""
 
-    def write(self, batch: Batch) -> None:
-        """Write one batch."""
+    def write(self, batch: Any) -> None:
+        """Write one batch, or what the factory's `converted` made of it."""
 
     def finish(self) -> None:
         """Write what is left, such as a footer; the file stays open."""
@@ -202,6 +197,8 @@ class BulkWriterFactory(ABC):
     accepts: Accepts = Accepts.COLUMNS
     can_be_concatenated = False
     """Whether two files can be concatenated to one file with the records of both."""
+    is_converting = False
+    """Whether `converted` finds each record that cannot be written, so that a sink of these files takes an error policy."""
 
     @abstractmethod
     def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
@@ -211,6 +208,13 @@ class BulkWriterFactory(ABC):
             file: the file, opened for writing.
             value_type: the declared TypeInformation of the values; None: pickled.
         """
+
+    def converted(self, batch: Batch, value_type: Any) -> Any:
+        """Return what the writers write of a batch, and change nothing; by default the batch. Arguments as in `create`.
+
+        Raises: whatever says why a record cannot be written.
+        """
+        return batch
 
 
 def _not_of(charset: str, lines: list[str]) -> Iterator[tuple[int, UnicodeEncodeError]]:

@@ -3,6 +3,6 @@
 Source: pyflink.common.time.
 """
 
-from penstock.model.time import Duration, Instant, Time
+from penstock.engine.model.time import Duration, Instant, Time
 
 __all__ = ["Duration", "Instant", "Time"]

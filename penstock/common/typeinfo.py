@@ -3,7 +3,7 @@
 Source: pyflink.common.typeinfo.
 """
 
-from penstock.model.types import (
+from penstock.engine.model.types import (
     BasicArrayTypeInfo,
     BasicType,
     BasicTypeInfo,

@@ -1,5 +1,5 @@
 """Row and RowKind under PyFlink's name. Source: pyflink.common.types."""
 
-from penstock.model.row import Row, RowKind
+from penstock.engine.model.row import Row, RowKind
 
 __all__ = ["Row", "RowKind"]

@@ -1,7 +1,7 @@
 """How an error that ends the program is shown: with the program's frames and without Penstock's.
 
 So are Penstock's errors, and Python's own if Penstock has raised them about something that the program did. Python's own hook is
-replaced only if nobody else has replaced it. IPython asks the error itself, or whoever has set a handler first. It makes the lines the
+replaced only if nobody else has replaced it; after a cancelled job whichever hook is there is called first. IPython asks the error itself, or whoever has set a handler first. It makes the lines the
 output of the cell's error, which notebooks and the tools that run them know from other output.
 """
 
@@ -10,12 +10,13 @@ from __future__ import annotations
 import builtins
 import linecache
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
 
-from penstock.model.errors import JobCancelledError, PenstockError
-from penstock.model.own_places import is_ours_here
-from penstock.model.texts.error_text import frames_of_user
+from penstock.engine.model.errors import JobCancelledError, PenstockError
+from penstock.engine.model.own_places import is_ours_here
+from penstock.engine.model.texts.error_text import frames_of_user
 
 _OF_IPYTHON: Final = "_render_traceback_"
 """The method of an error by which IPython gets its traceback as lines."""
@@ -51,9 +52,29 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
         sys.__excepthook__(kind, error, trace)
         return
     sys.stderr.write(frames_of_user(error) + "\n")
-    if isinstance(error, JobCancelledError) and not hasattr(sys, "ps1"):  # Not at a prompt.
-        # As Flink's program ends after a cancelled job: a cluster starts a program again that ends otherwise.
-        raise SystemExit(0)
+
+
+def end_well_if_cancelled() -> None:
+    """Have a JobCancelledError that nobody catches end the program with status 0, whichever hook shows it.
+
+    As Flink's program ends after a cancelled job: a cluster starts a program again that ends otherwise.
+    """
+    if not isinstance(sys.excepthook, _EndingWell):
+        sys.excepthook = _EndingWell(sys.excepthook)
+
+
+class _EndingWell:
+    """The hook that was there, and then the exit status."""
+
+    def __init__(self, show: Callable[..., object]) -> None:
+        self._show = show
+
+    def __call__(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        self._show(kind, error, trace)
+        if isinstance(error, JobCancelledError) and not hasattr(sys, "ps1"):  # Not at a prompt.
+            raise SystemExit(0)
 
 
 def _show_in_cell(

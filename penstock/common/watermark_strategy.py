@@ -1,7 +1,7 @@
 """Watermark strategies under PyFlink's name. Source: pyflink.common.watermark_strategy."""
 
 from penstock.common.absent import absent
-from penstock.runtime.watermarks.strategy import TimestampAssigner, WatermarkStrategy
+from penstock.engine.runtime.watermarks.strategy import TimestampAssigner, WatermarkStrategy
 
 __all__ = ["TimestampAssigner", "WatermarkStrategy"]
 

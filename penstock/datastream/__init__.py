@@ -6,10 +6,10 @@ A name's module is imported when the name is asked for. Programs and TaskManager
 from typing import TYPE_CHECKING
 
 from penstock.common.absent import absent, listing
-from penstock.datastream.building.former_names import OF_MODULES, OF_THE_PACKAGE
+from penstock.connectors.former_names import OF_MODULES, OF_THE_PACKAGE
 
 if TYPE_CHECKING:
-    from penstock.datastream import checkpoint_storage as checkpoint_storage
+    from penstock.datastream import checkpoint_storage
     from penstock.datastream.async_data_stream import AsyncDataStream
     from penstock.datastream.checkpoint_config import CheckpointConfig
     from penstock.datastream.checkpoint_storage import (

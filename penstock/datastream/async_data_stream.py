@@ -15,13 +15,13 @@ from penstock.datastream.building.checks import check_call, check_is_object, che
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.functions import AsyncFunction, AsyncRetryStrategy
 from penstock.datastream.functions.type_variables import R, T
-from penstock.model.graph.stream_graph import ChainingStrategy
-from penstock.model.time import millis_of
-from penstock.runtime import operators as ops
-from penstock.runtime.context import UserFunction
+from penstock.engine.model.graph.stream_graph import ChainingStrategy
+from penstock.engine.model.time import millis_of
+from penstock.engine.runtime import operators as ops
+from penstock.engine.runtime.context import UserFunction
 
 if TYPE_CHECKING:
-    from penstock.datastream.connectors.sql_lookup import SqlLookup
+    from penstock.connectors.sql_lookup import SqlLookup
 
 DEFAULT_CAPACITY = 100
 LOOKUP_CAPACITY = 1000

@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.common.absent import absent, gone
 from penstock.common.configuration import Configuration
-from penstock.common.setting_checks import check_kind, check_whole
 from penstock.common.time import Duration
-from penstock.datastream.building.former_names import OF_CHECKPOINT_CONFIG, OF_THE_PACKAGE
-from penstock.datastream.checkpoint_storage import (
-    CheckpointStorage,
-    FileSystemCheckpointStorage,
-)
+from penstock.connectors.former_names import OF_CHECKPOINT_CONFIG, OF_THE_PACKAGE
+from penstock.datastream.checkpoint_storage import CheckpointStorage, FileSystemCheckpointStorage
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from penstock.model.options.checkpoints import CheckpointOptions
-from penstock.model.options.option import Option
-from penstock.model.options.without_effect import UNALIGNED_FORCED
-from penstock.model.time import millis_of
+from penstock.engine.model.options.checkpoints import CheckpointOptions
+from penstock.engine.model.options.option import Option
+from penstock.engine.model.setting_checks import check_kind, check_whole
+from penstock.engine.model.time import millis_of
 
 LEAST_MS: Final = 10
 """What Flink allows for the interval and the timeout."""
@@ -187,11 +183,13 @@ class CheckpointConfig:
         self, force_unaligned_checkpoints: bool = True
     ) -> CheckpointConfig:
         """Accept the setting, and ignore it."""
-        return self._set(UNALIGNED_FORCED, "true" if force_unaligned_checkpoints else "false")
+        return self._set(
+            CheckpointOptions.UNALIGNED_FORCED, "true" if force_unaligned_checkpoints else "false"
+        )
 
     def is_force_unaligned_checkpoints(self) -> bool:
         """Return what was set; False by default. It has no effect."""
-        return self._flag(UNALIGNED_FORCED)
+        return self._flag(CheckpointOptions.UNALIGNED_FORCED)
 
     def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
         """Set the options of a storage such as FileSystemCheckpointStorage(path). As in PyFlink 1.

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.common.configuration import Configuration
-from penstock.model.errors import ConfigurationError
-from penstock.model.options.checkpoints import CheckpointOptions
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.checkpoints import CheckpointOptions
 
 _AS_CONFIGURED: Final = -1
 _THRESHOLD: Final = 20 << 10

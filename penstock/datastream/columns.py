@@ -1,6 +1,6 @@
 """Expressions over columns, such as `col("price") * 2` or `count().alias("n")`. The runtime evaluates them."""
 
-from penstock.runtime.records.columns import (
+from penstock.engine.runtime.records.columns import (
     Column,
     avg,
     col,

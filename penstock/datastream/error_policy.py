@@ -8,17 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from penstock.model.errors import ConfigurationError
-from penstock.model.graph.error_rule import ErrorRule
-from penstock.model.types import is_pickled
-from penstock.runtime.records.dead_letters import (
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.graph.error_rule import ErrorRule
+from penstock.engine.model.types import is_pickled
+from penstock.engine.runtime.records.dead_letters import (
     DEAD_LETTER_TYPE,
     DeadLetter,
     FiredTimer,
     FiredWindow,
 )
-from penstock.runtime.records.side_output import OutputTag
-from penstock.runtime.sink import Sink
+from penstock.engine.runtime.records.side_output import OutputTag
+from penstock.engine.runtime.sink import Sink
 
 __all__ = ["DEAD_LETTER_TYPE", "DeadLetter", "ErrorPolicy", "FiredTimer", "FiredWindow"]
 

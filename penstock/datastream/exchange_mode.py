@@ -1,5 +1,5 @@
 """StreamExchangeMode. Source: org.apache.flink.streaming.api.transformations.StreamExchangeMode; not in PyFlink."""
 
-from penstock.model.graph.partitioning import StreamExchangeMode
+from penstock.engine.model.graph.partitioning import StreamExchangeMode
 
 __all__ = ["StreamExchangeMode"]

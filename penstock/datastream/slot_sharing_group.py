@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from penstock.model.errors import ConfigurationError
-from penstock.model.slot_size import SlotSize, slot_size
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.slot_size import SlotSize, slot_size
 
 KIB: Final = 1024
 _UNITS: Final = ("bytes", "kb", "mb", "gb", "tb")

@@ -1,8 +1,8 @@
 """State handles and descriptors under PyFlink's address. Source: pyflink.datastream.state."""
 
 from penstock.common.absent import absent
-from penstock.runtime.state.broadcast import BroadcastState, ReadOnlyBroadcastState
-from penstock.runtime.state.contract import (
+from penstock.engine.runtime.state.broadcast import BroadcastState, ReadOnlyBroadcastState
+from penstock.engine.runtime.state.contract import (
     AggregatingState,
     AppendingState,
     ListState,
@@ -12,7 +12,7 @@ from penstock.runtime.state.contract import (
     State,
     ValueState,
 )
-from penstock.runtime.state.descriptors import (
+from penstock.engine.runtime.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,

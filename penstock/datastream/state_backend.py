@@ -12,11 +12,10 @@ from urllib.parse import urlsplit
 
 from penstock.common.absent import absent
 from penstock.common.configuration import Configuration
-from penstock.common.setting_checks import check_kind, check_whole
-from penstock.datastream.building.former_names import OF_STATE_BACKENDS
-from penstock.model.errors import ConfigurationError
-from penstock.model.options.checkpoints import CheckpointOptions
-from penstock.model.options.state import StateBackendOptions
+from penstock.connectors.former_names import OF_STATE_BACKENDS
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.checkpoints import CheckpointOptions, StateBackendOptions
+from penstock.engine.model.setting_checks import check_kind, check_whole
 
 TRANSFER_THREADS: Final = 4
 """Flink's default."""

@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from penstock.common.absent import gone
 from penstock.common.configuration import Configuration
-from penstock.common.execution_config import (
-    ExecutionConfig,
-    check_parallelism,
-)
+from penstock.common.execution_config import ExecutionConfig, check_parallelism
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import DetachedJobExecutionResult, JobExecutionResult
 from penstock.common.restart_strategy import RestartStrategyConfiguration, configure_restarts
-from penstock.common.setting_checks import check_kind, check_whole
+from penstock.connectors.former_names import OF_THE_ENVIRONMENT
 from penstock.datastream.building.environment_plumbing import (
     BUFFER_TIMEOUT_ENABLED_KEY,
     BUFFER_TIMEOUT_KEY,
@@ -32,20 +29,18 @@ from penstock.datastream.building.environment_plumbing import (
     is_chaining_enabled,
     runtime_mode,
 )
-from penstock.datastream.building.former_names import OF_THE_ENVIRONMENT
 from penstock.datastream.building.plan_json import plan_json
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.execution_mode import RuntimeExecutionMode
-from penstock.datastream.executor import (
-    JobExecutor,
-)
+from penstock.datastream.executor import JobExecutor
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.datastream.state_backend import StateBackend
 from penstock.datastream.stream_sources import StreamSources
-from penstock.model.errors import ConfigurationError
-from penstock.model.options.checkpoints import CheckpointOptions
-from penstock.model.options.program import PipelineOptions, PythonOptions
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.checkpoints import CheckpointOptions
+from penstock.engine.model.options.program import PipelineOptions, PythonOptions
+from penstock.engine.model.setting_checks import check_kind, check_whole
 
 DIFFERENT_MAX_KEY: Final = PipelineOptions.CHAINING_ACROSS_MAX_PARALLELISM.key
 

@@ -13,19 +13,19 @@ from penstock.common.time import Duration
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.common.types import Row
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.collection import CollectionSource
+from penstock.connectors.files.source import FileSource
+from penstock.connectors.socket_text import SocketTextSource
 from penstock.datastream.building.adapters import checked_type
 from penstock.datastream.building.environment_plumbing import EnvironmentPlumbing
 from penstock.datastream.building.program import Upstream
 from penstock.datastream.building.stream_plumbing import StreamPlumbing
-from penstock.datastream.connectors.collection import CollectionSource
-from penstock.datastream.connectors.files.source import FileSource
-from penstock.datastream.connectors.socket_text import SocketTextSource
 from penstock.datastream.data_stream import DataStream
-from penstock.datastream.formats.file_format import FileInputFormat
 from penstock.datastream.functions.type_variables import T
-from penstock.model.errors import GraphError
-from penstock.runtime.sources.contract import Boundedness, Source
-from penstock.runtime.sources.operator import SourceOperator
+from penstock.engine.model.errors import GraphError
+from penstock.engine.runtime.sources.contract import Boundedness, Source
+from penstock.engine.runtime.sources.operator import SourceOperator
+from penstock.formats.file_format import FileInputFormat
 
 
 class StreamSources:
@@ -105,7 +105,7 @@ class StreamSources:
             GraphError: a column's type has no counterpart, or a Duration has no `timestamp_column`.
             TypeError: `frame` is not a DataFrame.
         """
-        from penstock.hosting.dataframes.frames import frame_source
+        from penstock.engine.hosting.spark.dataframes.frames import frame_source
 
         source = frame_source(frame, timestamp_column)
         if watermark is not None and not isinstance(watermark, WatermarkStrategy):

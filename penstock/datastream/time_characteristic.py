@@ -3,7 +3,7 @@ pyflink.datastream.time_characteristic.
 """
 
 from penstock.common.absent import absent
-from penstock.datastream.building.former_names import OF_THE_PACKAGE
+from penstock.connectors.former_names import OF_THE_PACKAGE
 
 _NAME = "TimeCharacteristic"
 

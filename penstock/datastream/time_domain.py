@@ -1,5 +1,5 @@
 """TimeDomain under PyFlink's name. Source: pyflink.datastream.time_domain."""
 
-from penstock.runtime.operators.timer_service import TimeDomain
+from penstock.engine.runtime.operators.timer_service import TimeDomain
 
 __all__ = ["TimeDomain"]

@@ -1,5 +1,5 @@
 """TimerService under PyFlink's name. Source: pyflink.datastream.timerservice."""
 
-from penstock.runtime.operators import TimerService
+from penstock.engine.runtime.operators import TimerService
 
 __all__ = ["TimerService"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.common.absent import absent
 from penstock.datastream.functions import ReduceFunction
-from penstock.runtime.windowing.assigners import (
+from penstock.engine.runtime.windowing.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
     DynamicEventTimeSessionWindows,
@@ -23,13 +23,18 @@ from penstock.runtime.windowing.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from penstock.runtime.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-from penstock.runtime.windowing.serializers import (
+from penstock.engine.runtime.windowing.evictors import (
+    CountEvictor,
+    DeltaEvictor,
+    Evictor,
+    TimeEvictor,
+)
+from penstock.engine.runtime.windowing.serializers import (
     CountWindowSerializer,
     GlobalWindowSerializer,
     TimeWindowSerializer,
 )
-from penstock.runtime.windowing.triggers import (
+from penstock.engine.runtime.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -41,7 +46,7 @@ from penstock.runtime.windowing.triggers import (
     Trigger,
     TriggerResult,
 )
-from penstock.runtime.windows import CountWindow, GlobalWindow, TimeWindow, Window
+from penstock.engine.runtime.windows import CountWindow, GlobalWindow, TimeWindow, Window
 
 __all__ = [
     "ContinuousEventTimeTrigger",

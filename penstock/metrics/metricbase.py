@@ -3,6 +3,6 @@
 Source: pyflink.metrics.metricbase; differs: these are the metrics themselves, not their interfaces.
 """
 
-from penstock.runtime.user_metrics import Counter, Distribution, Meter, Metric, MetricGroup
+from penstock.engine.runtime.user_metrics import Counter, Distribution, Meter, Metric, MetricGroup
 
 __all__ = ["Counter", "Distribution", "Meter", "Metric", "MetricGroup"]

@@ -4,9 +4,9 @@ For connectors of one's own there is a kit that finds out what a source or sink 
 A program runs on such a cluster with `env.use_executor(MiniCluster().executor())`.
 """
 
-from penstock.datastream.connectors.sinks import CollectingSink
-from penstock.hosting.minicluster import MiniCluster
-from penstock.runtime.elements import Watermark, WatermarkStatus
+from penstock.connectors.sinks import CollectingSink
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.runtime.elements import Watermark, WatermarkStatus
 from penstock.testing.clock import ManualClock
 from penstock.testing.conformance import Conformance, Finding, check_sink, check_source
 from penstock.testing.harness import StreamHarness, StreamRecord

@@ -21,8 +21,7 @@ import numpy as np
 
 from penstock.common.configuration import Configuration
 from penstock.common.typeinfo import TypeInformation
-from penstock.compiler.job_graph_builder import build_job_graph
-from penstock.datastream.connectors.base import (
+from penstock.connectors.api.base import (
     Boundedness,
     EnumeratorContext,
     QueueEnumerator,
@@ -32,19 +31,20 @@ from penstock.datastream.connectors.base import (
 )
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.hosting.shipping.pickling import (
+from penstock.engine.compiler.job_graph_builder import build_job_graph
+from penstock.engine.hosting.shipping.pickling import (
     dumps_records,
     loads_records,
     loads_state,
     serialize_program,
 )
-from penstock.model.checkpoints import InlineHandle, OperatorSubtaskState, StateHandle
-from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
-from penstock.model.errors import ConfigurationError
-from penstock.model.ids import JobId, VertexId
-from penstock.model.key_groups import MAX_PARALLELISM_LIMIT
-from penstock.runtime.codecs.convert import coerce_collection, to_rows
-from penstock.runtime.elements import (
+from penstock.engine.model.checkpoints import InlineHandle, OperatorSubtaskState, StateHandle
+from penstock.engine.model.completed_checkpoint import ListStateShare, OperatorRestore
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.ids import JobId, VertexId
+from penstock.engine.model.key_groups import MAX_PARALLELISM_LIMIT
+from penstock.engine.runtime.codecs.convert import coerce_collection, to_rows
+from penstock.engine.runtime.elements import (
     ACTIVE,
     IDLE,
     NO_TIMESTAMP,
@@ -54,13 +54,13 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.keys.hashing import original_key
-from penstock.runtime.operators.keyed import KeyedOperator
-from penstock.runtime.state.descriptors import StateDescriptor
-from penstock.runtime.state.map_entries import plain_map
-from penstock.runtime.state.snapshot import OperatorSnapshot
-from penstock.runtime.state.snapshot_reader import read_operator
-from penstock.runtime.state.snapshot_writer import write_operator
+from penstock.engine.runtime.keys.hashing import original_key
+from penstock.engine.runtime.operators.keyed import KeyedOperator
+from penstock.engine.runtime.state.descriptors import StateDescriptor
+from penstock.engine.runtime.state.map_entries import plain_map
+from penstock.engine.runtime.state.snapshot import OperatorSnapshot
+from penstock.engine.runtime.state.snapshot_reader import read_operator
+from penstock.engine.runtime.state.snapshot_writer import write_operator
 from penstock.testing.clock import ManualClock
 from penstock.testing.wiring import Wiring
 

@@ -6,7 +6,7 @@ from penstock.common.absent import absent
 
 _INSTEAD = (
     "In any test env.use_executor(penstock.testing.MiniCluster().executor()) runs jobs in the test's process; CollectingSink and "
-    "StreamHarness are beside it."
+    "StreamHarness are next to it."
 )
 
 __getattr__ = absent(

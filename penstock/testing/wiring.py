@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from penstock.hosting.program.settings import job_manager_settings, job_parameters
-from penstock.hosting.shipping.pickling import deserialize_program, dumps_records
-from penstock.hosting.task.async_calls import AsyncCallThreads
-from penstock.hosting.task_services.io_directories import IoDirectories
-from penstock.hosting.task_services.state_backends import StateBackends
-from penstock.model.config import Settings
-from penstock.model.graph.chain import ChainedOperator, ChainSpec
-from penstock.model.graph.job_graph import JobGraph, JobVertex
-from penstock.model.graph.topology import sort_job_vertices
-from penstock.model.ids import AllocationId, DataSetId, JobId, VertexId
-from penstock.model.program import ProgramSettings
-from penstock.runtime.codecs.convert import travel_form
-from penstock.runtime.elements import (
+from penstock.engine.hosting.program.settings import job_manager_settings, job_parameters
+from penstock.engine.hosting.shipping.pickling import deserialize_program, dumps_records
+from penstock.engine.hosting.taskmanager.services.io_directories import IoDirectories
+from penstock.engine.hosting.taskmanager.services.state_backends import StateBackends
+from penstock.engine.hosting.taskmanager.task.async_calls import AsyncCallThreads
+from penstock.engine.model.config import Settings
+from penstock.engine.model.graph.chain import ChainedOperator, ChainSpec
+from penstock.engine.model.graph.job_graph import JobGraph, JobVertex
+from penstock.engine.model.graph.topology import sort_job_vertices
+from penstock.engine.model.ids import AllocationId, DataSetId, JobId, VertexId
+from penstock.engine.model.program import ProgramSettings
+from penstock.engine.runtime.codecs.convert import travel_form
+from penstock.engine.runtime.elements import (
     MAX_WATERMARK,
     ColumnBatch,
     Element,
@@ -31,13 +31,13 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.interruption import UnwatchedCalls
-from penstock.runtime.operator import Operator, OperatorContext, OperatorServices
-from penstock.runtime.state.snapshot import OperatorSnapshot
-from penstock.runtime.task.chain import ChainMetrics, OperatorChain, Routed
-from penstock.runtime.task.chain_node import OperatorTimer
-from penstock.runtime.task.operator_contexts import TaskPlace, operator_context
-from penstock.runtime.watermarks.valve import StatusWatermarkValve
+from penstock.engine.runtime.interruption import UnwatchedCalls
+from penstock.engine.runtime.operator import Operator, OperatorContext, OperatorServices
+from penstock.engine.runtime.state.snapshot import OperatorSnapshot
+from penstock.engine.runtime.task.chain import ChainMetrics, OperatorChain, Routed
+from penstock.engine.runtime.task.chain_node import OperatorTimer
+from penstock.engine.runtime.task.operator_contexts import TaskPlace, operator_context
+from penstock.engine.runtime.watermarks.valve import StatusWatermarkValve
 
 _LOG: Final = logging.getLogger(__name__)
 _WAIT_S: Final = 30.0
@@ -272,7 +272,6 @@ class _Vertex:
             restored_checkpoint_id=None,
             has_final_checkpoint=False,
             is_batch=False,
-            may_have_rivals=False,
         )
         services = OperatorServices(
             async_calls=AsyncCallThreads(self._mails.put, f"penstock-async-{spec.name[:40]}"),

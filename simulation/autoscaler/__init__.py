@@ -1,6 +1,6 @@
 """The autoscaler on modelled jobs under load: `python -m simulation autoscaler`.
 
-The autoscaler is the real one (`penstock/machines/autoscaler`). The job is a model: queues, service rates, back-pressure, partitions,
+The autoscaler is the real one (`penstock/ops/autoscaler/rules`). The job is a model: queues, service rates, back-pressure, partitions,
 skew, and the time that a rescale takes. Its noise comes from a seed.
 
 | module | what it holds |

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from penstock.machines.autoscaler.autoscaler import Autoscaler
-from penstock.machines.autoscaler.decisions import Decision, EventKind, ScalingEvent
-from penstock.machines.autoscaler.events import (
+from penstock.engine.model.config import Settings
+from penstock.engine.model.ids import VertexId
+from penstock.ops.autoscaler.rules.autoscaler import Autoscaler
+from penstock.ops.autoscaler.rules.decisions import Decision, EventKind, ScalingEvent
+from penstock.ops.autoscaler.rules.events import (
     DecisionWanted,
     JobMeasured,
     JobRescaled,
     JobRestarted,
 )
-from penstock.machines.autoscaler.settings import autoscaler_settings_of
-from penstock.model.config import Settings
-from penstock.model.ids import VertexId
+from penstock.ops.autoscaler.rules.settings import autoscaler_settings_of
 from simulation.autoscaler.curves import Curve
 from simulation.autoscaler.least import least_slots
 from simulation.autoscaler.model import ModelJob
@@ -84,11 +84,11 @@ class CurveResult:
     def reversals(self, within_s: float) -> list[tuple[str, float]]:
         """Return (vertex, time) of each up, down, up of one vertex within a time."""
         found = []
-        moves: dict[str, list[tuple[float, bool]]] = {}
+        transitions: dict[str, list[tuple[float, bool]]] = {}
         for rescale in self.rescales:
             for name, (before, after) in rescale.parallelism.items():
-                moves.setdefault(name, []).append((rescale.time_s, after > before))
-        for name, of_vertex in moves.items():
+                transitions.setdefault(name, []).append((rescale.time_s, after > before))
+        for name, of_vertex in transitions.items():
             turns = [
                 one
                 for index, one in enumerate(of_vertex)

@@ -12,13 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from penstock.machines.autoscaler.samples import (
-    ScaledEdge,
-    ScaledVertex,
-    Topology,
-    VertexSample,
-)
-from penstock.model.ids import VertexId
+from penstock.engine.model.ids import VertexId
+from penstock.ops.autoscaler.rules.samples import ScaledEdge, ScaledVertex, Topology, VertexSample
 
 KEY_GROUPS: Final = 128
 _QUEUE_STEPS: Final = 1.5

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from penstock.machines.dispatcher.dispatcher import Cancelled
+from penstock.engine.machines.dispatcher.dispatcher import Cancelled
 
 if TYPE_CHECKING:
-    from penstock.model.ids import JobId
+    from penstock.engine.model.ids import JobId
     from simulation.clock import SimClock
     from simulation.session.driver import SessionDriver
     from simulation.session.plan import SessionJob

@@ -1,6 +1,6 @@
 """The process of one session: its Dispatcher, its workers, and the JobManagers of its jobs.
 
-Stands for `hosting/session/session.py` and `submissions.py`.
+Stands for `ops/session/session.py` and `submissions.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from penstock.machines.dispatcher.dispatcher import (
+from penstock.engine.machines.dispatcher.dispatcher import (
     Cancelled,
     DispatchedJob,
     Dispatcher,
@@ -18,7 +18,7 @@ from penstock.machines.dispatcher.dispatcher import (
     NotAccepted,
     Phase,
 )
-from penstock.machines.dispatcher.effects import (
+from penstock.engine.machines.dispatcher.effects import (
     Cancel,
     CleanUp,
     Effect,
@@ -26,7 +26,7 @@ from penstock.machines.dispatcher.effects import (
     Initialise,
     Suspend,
 )
-from penstock.machines.dispatcher.events import (
+from penstock.engine.machines.dispatcher.events import (
     CancelJob,
     CleanUpFailed,
     ClientLives,
@@ -41,8 +41,8 @@ from penstock.machines.dispatcher.events import (
     JobSubmitted,
     Tick,
 )
-from penstock.model.ids import JobId
-from penstock.model.states import JobStatus
+from penstock.engine.model.ids import JobId
+from penstock.engine.model.states import JobStatus
 from simulation.session.expectations import Expectations, SessionName
 from simulation.session.shared_cluster import SharedCluster
 from simulation.session.workers import SimWorkers

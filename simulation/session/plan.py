@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from penstock.machines.dispatcher.settings import DispatcherSettings
-from penstock.model.ids import JobId
-from penstock.model.messages.workers import WorkerKind
+from penstock.engine.machines.dispatcher.settings import DispatcherSettings
+from penstock.engine.model.ids import JobId
+from penstock.engine.model.messages.workers import WorkerKind
 from simulation.elastic import elastic_plan
 from simulation.scenario import (
     FaultKind,

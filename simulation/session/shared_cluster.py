@@ -1,6 +1,6 @@
 """One job of a session: its TaskManagers are hosted by workers that it shares with other jobs.
 
-Stands for `hosting/spark/shared_provider.py`.
+Stands for `engine/hosting/spark/shared_provider.py`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from penstock.model.ids import ResourceId
-from penstock.model.messages.workers import StartId, StartWanted, WorkerKind
-from penstock.model.slot_size import SlotSize
+from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.messages.workers import StartId, StartWanted, WorkerKind
+from penstock.engine.model.slot_size import SlotSize
 from simulation.cluster import Cluster
 from simulation.faults import Faults
 from simulation.invariants import Invariants

@@ -1,6 +1,6 @@
 """What outlives a driver: the entry of each job that was taken, who holds it, and its result.
 
-Stands for `hosting/ha/store.py` and `hosting/ha/election.py`. Differs: a driver that is gone is known at once.
+Stands for `engine/hosting/jobmanager/ha/store.py` and `engine/hosting/jobmanager/ha/election.py`. Differs: a driver that is gone is known at once.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.model.ids import JobId
-from penstock.model.states import JobStatus
+from penstock.engine.model.ids import JobId
+from penstock.engine.model.states import JobStatus
 from simulation.session.expectations import Expectations, SessionName
 from simulation.session.plan import SessionJob
 from simulation.takeover import Left

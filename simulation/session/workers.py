@@ -1,6 +1,6 @@
 """The processes of workers, and the shell of the real WorkerPool that looks after them.
 
-Stands for `hosting/workers/shared_workers.py`, for supervisors, and for Spark. One for each driver: they end with it.
+Stands for `engine/hosting/spark/workers/shared_workers.py`, for supervisors, and for Spark. One for each driver: they end with it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from penstock.machines.workers.pool import END_WITHIN_MS, WorkerPool
-from penstock.machines.workers.worker import Worker
-from penstock.model.errors import EngineBug
-from penstock.model.ids import ResourceId
-from penstock.model.messages.workers import (
+from penstock.engine.machines.workers.pool import END_WITHIN_MS, Worker, WorkerPool
+from penstock.engine.model.errors import EngineBug
+from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.messages.workers import (
     DropStart,
     EndWorker,
     HostedGone,
@@ -38,7 +37,7 @@ from penstock.model.messages.workers import (
 from simulation.session.expectations import Expectations, SessionName
 
 if TYPE_CHECKING:
-    from penstock.model.slot_size import SlotSize
+    from penstock.engine.model.slot_size import SlotSize
     from simulation.clock import Call, SimClock
     from simulation.session.places import Places
     from simulation.taskmanager import SimTaskManager

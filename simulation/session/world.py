@@ -11,8 +11,8 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from penstock.model.ids import JobId
-from penstock.model.states import JobStatus
+from penstock.engine.model.ids import JobId
+from penstock.engine.model.states import JobStatus
 from simulation.clock import Call, SimClock, SimLoop, installed
 from simulation.elastic import schedule, wishes_of
 from simulation.faults import Faults

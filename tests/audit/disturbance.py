@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 
 from audit.event_log import LogWriter, Plan
-from penstock.hosting.task.checkpoints import TaskCheckpoints
-from penstock.hosting.taskmanager.taskmanager import TaskManager
-from penstock.model.messages import (
+from penstock.engine.hosting.taskmanager.task.checkpoints import TaskCheckpoints
+from penstock.engine.hosting.taskmanager.taskmanager import TaskManager
+from penstock.engine.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointFailureReason,
     DeclineCheckpoint,

@@ -14,8 +14,8 @@ from audit.event_log import Plan
 from audit.job import build, create_tables
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.observer import JobObserver
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.observer import JobObserver
 from tests.audit import sabotage
 from tests.audit.disturbance import Disturbance, GrowingLog
 
@@ -36,7 +36,7 @@ class Script(JobObserver):
         self.completed = 0
         self.restarts = 0
 
-    def checkpoint_ended(self, ended) -> None:
+    def on_checkpoint_ended(self, ended) -> None:
         if ended.location is None:
             return
         self.completed += 1
@@ -45,7 +45,7 @@ class Script(JobObserver):
         if self.completed == CHECKPOINTS:
             self.log.close()
 
-    def restarting(self, reset) -> None:
+    def on_reset_subtasks(self, reset) -> None:
         self.restarts += 1
 
 

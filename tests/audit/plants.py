@@ -5,34 +5,34 @@ A plant is a function of a monkeypatch; its docstring says what is broken.
 
 from dataclasses import replace
 
-from penstock.datastream.connectors import sql_sink
-from penstock.datastream.connectors.sql.pieces import loads_piece
-from penstock.datastream.connectors.sql.tables import SqlDatabase
-from penstock.hosting.task import barriers as task_barriers
-from penstock.hosting.task import restore_in_flight as in_flight_restore
-from penstock.machines.checkpoints import restore
-from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
-from penstock.machines.checkpoints.coordinator import CheckpointCoordinator
-from penstock.machines.checkpoints.pending import PendingCheckpoint, Phase
-from penstock.machines.sources.split_assignment import SplitAssignmentTracker
-from penstock.runtime.checkpoint.barrier_handler import SingleBarrierHandler
-from penstock.runtime.checkpoint.barrier_tracker import BarrierTracker
-from penstock.runtime.checkpoint.in_flight import InputsInFlight, replayed
-from penstock.runtime.checkpoint.notifications import (
+from penstock.connectors import sql_sink
+from penstock.connectors.sql.pieces import loads_piece
+from penstock.connectors.sql.tables import SqlDatabase
+from penstock.engine.hosting.taskmanager.task import barriers as task_barriers
+from penstock.engine.hosting.taskmanager.task import restore as in_flight_restore
+from penstock.engine.machines.checkpoints import restore
+from penstock.engine.machines.checkpoints.completed_store import CompletedCheckpointStore
+from penstock.engine.machines.checkpoints.coordinator import CheckpointCoordinator
+from penstock.engine.machines.checkpoints.pending import PendingCheckpoint, Phase
+from penstock.engine.machines.sources.split_assignment import SplitAssignmentTracker
+from penstock.engine.runtime.checkpoint.barrier_handler import SingleBarrierHandler
+from penstock.engine.runtime.checkpoint.barrier_tracker import BarrierTracker
+from penstock.engine.runtime.checkpoint.in_flight import InputsInFlight, replayed
+from penstock.engine.runtime.checkpoint.notifications import (
     CheckpointNotifications,
     Completed,
     FinalCheckpoint,
 )
-from penstock.runtime.checkpoint.two_phase_commit import CommitterState
-from penstock.runtime.elements import CheckpointBarrier
-from penstock.runtime.operators import SinkOperator
-from penstock.runtime.operators.windowed.base import WindowOperator
-from penstock.runtime.sources.operator import SourceOperator
-from penstock.runtime.state import snapshot_reader
-from penstock.runtime.state.heap import HeapKeyedStateBackend
-from penstock.runtime.state.snapshot import OperatorSnapshot
-from penstock.runtime.state.timer_queues import HeapTimerQueue
-from penstock.runtime.task.stream_task import StreamTask
+from penstock.engine.runtime.checkpoint.two_phase_commit import CommitterState
+from penstock.engine.runtime.elements import CheckpointBarrier
+from penstock.engine.runtime.operators import SinkOperator
+from penstock.engine.runtime.operators.windowed.base import WindowOperator
+from penstock.engine.runtime.sources.operator import SourceOperator
+from penstock.engine.runtime.state import snapshot_reader
+from penstock.engine.runtime.state.heap import HeapKeyedStateBackend
+from penstock.engine.runtime.state.snapshot import OperatorSnapshot
+from penstock.engine.runtime.state.timer_queues import HeapTimerQueue
+from penstock.engine.runtime.task.stream_task import StreamTask
 
 # ------------------------------------------------------------------ sinks and commits
 

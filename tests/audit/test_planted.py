@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from penstock.model.errors import JobExecutionError
+from penstock.engine.model.errors import JobExecutionError
 from tests.audit.harness import Run
 from tests.audit.plants import OF_UNALIGNED, PLANTS
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from penstock.common import Encoder, WatermarkStrategy
+from penstock.connectors.file_system import FileSink
 from penstock.datastream.connectors import DataGeneratorSource
-from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.spark.host import SparkHost
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.hosting.program.spark_host import SparkHost
 from tests.chaos.test_driver_failover import SETTINGS, Driver, store_of
 from tests.chaos.test_killed_taskmanager import RUNS, Trap, Watcher
 from tests.spark.processes import taskmanagers_left
@@ -84,7 +84,7 @@ from pathlib import Path
 from penstock.common import Configuration, Encoder, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import DataGeneratorSource
-from penstock.datastream.connectors.file_system import FileSink
+from penstock.connectors.file_system import FileSink
 
 folder = Path(sys.argv[1])
 

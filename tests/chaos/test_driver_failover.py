@@ -16,10 +16,10 @@ import pytest
 
 import penstock
 from penstock.common import Encoder
-from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.ha.store import FileJobStore
-from penstock.hosting.taskmanager.child import PROCESS_NAME
-from penstock.model.errors import JobCancelledError, JobExecutionError
+from penstock.connectors.file_system import FileSink
+from penstock.engine.hosting.jobmanager.ha.store import FileJobStore
+from penstock.engine.hosting.taskmanager.child import PROCESS_NAME
+from penstock.engine.model.errors import JobCancelledError, JobExecutionError
 from tests.chaos.test_killed_taskmanager import Trap
 from tests.spark.processes import command_of
 from tests.spark.programs import environment
@@ -38,7 +38,7 @@ SETTINGS = {
 }
 # A module of the user's own, which the committer in the driver needs: `recover` must bring it along.
 BUCKETS = """
-from penstock.datastream.connectors.file_system import BucketAssigner
+from penstock.connectors.file_system import BucketAssigner
 
 class Even(BucketAssigner):
     def bucket_at(self, epoch_s):
@@ -51,7 +51,7 @@ from pathlib import Path
 from buckets import Even
 from penstock.common import Configuration, Encoder
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors.file_system import FileSink
+from penstock.connectors.file_system import FileSink
 
 folder = Path(sys.argv[1])
 
@@ -77,7 +77,7 @@ numbers = env.from_collection(list(range({VALUES}))).rebalance().map(trap)
 numbers.key_by(lambda v: v % 7).map(str).sink_to(sink.with_bucket_assigner(Even()).build())
 print("result", env.execute("numbers").get_job_id(), flush=True)
 """
-RECOVER = "import sys; from penstock.ui.cli import main; sys.exit(main(sys.argv[1:]))"
+RECOVER = "import sys; from penstock.ops.cli.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
 class Driver:

@@ -6,15 +6,15 @@ import signal
 import pytest
 
 from penstock.common import Encoder, WatermarkStrategy
-from penstock.datastream.connectors import DataGeneratorSource
-from penstock.datastream.connectors.file_system import (
+from penstock.connectors.file_system import (
     BucketAssigner,
     FileCompactor,
     FileCompactStrategy,
     FileSink,
 )
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.spark.host import SparkHost
+from penstock.datastream.connectors import DataGeneratorSource
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.hosting.program.spark_host import SparkHost
 from tests.chaos.test_checkpoints import VALUES, TrapAfterCheckpoint
 from tests.chaos.test_killed_taskmanager import RUNS, Trap, Watcher
 from tests.spark.processes import taskmanagers_left

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from penstock.common import Encoder
-from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.observer import JobObserver
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.spark.host import SparkHost
-from penstock.model.errors import JobExecutionError
-from penstock.model.states import ExecutionState, JobStatus
+from penstock.connectors.file_system import FileSink
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.hosting.program.spark_host import SparkHost
+from penstock.engine.model.errors import JobExecutionError
+from penstock.engine.model.states import ExecutionState, JobStatus
 from tests.spark.processes import executor_jvms, taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts, last_counts
 from tests.tools.output_files import committed_lines
@@ -34,14 +34,17 @@ class Watcher(JobObserver):
         self.lost: list[str] = []
         self.finished = threading.Event()
 
-    def status_changed(self, change) -> None:
+    def on_job_submitted(self, event) -> None:
+        self.job_graph = event.job_graph
+
+    def on_job_status_changed(self, change) -> None:
         self.restarts += change.status is JobStatus.RESTARTING
 
-    def taskmanager_lost(self, resource_id, cause) -> None:
-        self.lost.append(cause)
+    def on_task_manager_lost(self, event) -> None:
+        self.lost.append(event.cause)
 
-    def execution_changed(self, change, job_graph) -> None:
-        name = job_graph.vertices[change.attempt_id.vertex_id].name
+    def on_execution_state_changed(self, change) -> None:
+        name = self.job_graph.vertices[change.attempt_id.vertex_id].name
         if change.new is ExecutionState.FINISHED and "Writer" in name:
             self.finished.set()
 

@@ -7,16 +7,16 @@ from collections import Counter
 import pytest
 
 from penstock.common import Encoder, WatermarkStrategy
+from penstock.connectors.file_system import FileSink
 from penstock.datastream import StreamExchangeMode
 from penstock.datastream.connectors import NumberSequenceSource
-from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.spark.host import SparkHost
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.hosting.program.spark_host import SparkHost
 from tests.chaos.test_killed_taskmanager import RUNS, Trap, Watcher
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
 from tests.tools.output_files import files_below, lines_in
-from tests.tools.programs.blocking_programs import kind_options
+from tests.tools.programs.blocking_programs import BLOCKING_TYPE
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 NUMBERS = 20_000
@@ -35,15 +35,12 @@ def mixed_program(env, folder, trap):
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize(
     "kind",
-    [
-        "sort-merge",
-        *(pytest.param(kind, marks=pytest.mark.long) for kind in ("file", "auto", "mmap")),
-    ],
+    ["file", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("auto", "mmap"))],
 )
 def test_a_result_that_is_lost_while_it_is_read_is_made_anew(spark, tmp_path, kind, run):
     trap = Trap(tmp_path, lambda number: number == NUMBERS // 2)
     watcher, results = Watcher(), tmp_path / "results"
-    options = {"io.tmp.dirs": str(results), **kind_options(kind)}
+    options = {"io.tmp.dirs": str(results), BLOCKING_TYPE: kind}
     env = environment(2, **options).use_executor(ClusterExecutor(SparkHost(), watcher))
     mixed_program(env, tmp_path / "out", trap)
     client = env.execute_async("lost results")

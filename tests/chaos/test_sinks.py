@@ -18,7 +18,7 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from penstock.hosting.taskmanager.child import PROCESS_NAME
+from penstock.engine.hosting.taskmanager.child import PROCESS_NAME
 from tests.spark.processes import command_of
 from tests.tools.brokers import kafka, kafka_topics, pulsar, pulsar_topics
 from tests.tools.brokers.nats_streams import Streams

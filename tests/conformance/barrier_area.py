@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from penstock.model.checkpoints import CheckpointOptions
-from penstock.runtime.checkpoint.actions import (
+from penstock.engine.model.checkpoints import CheckpointOptions
+from penstock.engine.runtime.checkpoint.actions import (
     Abort,
     Action,
     Block,
@@ -15,9 +15,9 @@ from penstock.runtime.checkpoint.actions import (
     Resume,
     Trigger,
 )
-from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.runtime.checkpoint.barrier_tracker import BarrierTracker
-from penstock.runtime.elements import CheckpointBarrier
+from penstock.engine.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
+from penstock.engine.runtime.checkpoint.barrier_tracker import BarrierTracker
+from penstock.engine.runtime.elements import CheckpointBarrier
 
 Given = dict[str, Any]
 

@@ -4,16 +4,16 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.machines.checkpoints.failure_counter import FailureCounter
-from penstock.machines.checkpoints.requests import (
+from penstock.engine.machines.checkpoints.failure_counter import FailureCounter
+from penstock.engine.machines.checkpoints.requests import (
     CheckpointRequest,
     Refusal,
     RequestQueue,
     Situation,
 )
-from penstock.model.checkpoints import CheckpointType
-from penstock.model.messages.checkpoints import CheckpointFailureReason as Reason
-from penstock.runtime.checkpoint.notifications import (
+from penstock.engine.model.checkpoints import CheckpointType
+from penstock.engine.model.messages.checkpoints import CheckpointFailureReason as Reason
+from penstock.engine.runtime.checkpoint.notifications import (
     Aborted,
     CheckpointNotifications,
     Completed,

@@ -3,12 +3,16 @@
 import re
 from typing import Any
 
-from penstock.model.errors import ConfigurationError
-from penstock.model.options.option import Option, text
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.option import Option, text
 
 _SETS_OF_SETS = frozenset({"regions", "groups", "restart"})
 _COMMENTS = frozenset({"note", "why", "variants"})
 _REFUSAL = re.compile(r"error|illegal|unsupported|exception|invalid", re.IGNORECASE)
+
+
+class NotCovered(Exception):
+    """A case of a covered area that is about something that the product leaves out on purpose."""
 
 
 def differences(expect: Any, got: Any) -> str | None:

@@ -3,7 +3,7 @@
 Source: Flink VertexInputInfoComputationUtils.
 """
 
-from penstock.model.errors import GraphError
+from penstock.engine.model.errors import GraphError
 
 
 def dynamic_subpartitions(

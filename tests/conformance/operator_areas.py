@@ -6,11 +6,15 @@ from typing import Any
 import numpy as np
 
 from penstock.common import Duration
-from penstock.machines.checkpoints.operator_state import Mode, OperatorStateShape, redistribute
-from penstock.machines.sources.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
-from penstock.machines.sources.watermark_alignment import WatermarkAlignment
-from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import (
+from penstock.engine.machines.checkpoints.restore import (
+    Mode,
+    OperatorStateShape,
+    redistribute,
+)
+from penstock.engine.machines.sources.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
+from penstock.engine.machines.sources.watermark_alignment import WatermarkAlignment
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.elements import (
     ACTIVE,
     IDLE,
     MAX_WATERMARK,
@@ -20,26 +24,26 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.operator import Operator
-from penstock.runtime.operators import (
+from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.operator import Operator
+from penstock.engine.runtime.operators import (
     CoGroupWindowFunction,
     Interval,
     IntervalJoinOperator,
     JoinWindowFunction,
     ListContents,
 )
-from penstock.runtime.operators.windowed.join import (
+from penstock.engine.runtime.operators.windowed.join import (
     GridWindowJoinOperator,
     RecordWindowJoinOperator,
 )
-from penstock.runtime.sources.contract import Fetched, ReaderStatus, SplitBatch, SplitReader
-from penstock.runtime.sources.operator import SourceOperator, SourceSettings
-from penstock.runtime.sources.reader_base import SourceReaderBase
-from penstock.runtime.state.snapshot import OperatorSnapshot
-from penstock.runtime.task.latency import Granularity, LatencyStats
-from penstock.runtime.watermarks.strategy import WatermarkStrategy
-from penstock.runtime.windowing import TumblingEventTimeWindows
+from penstock.engine.runtime.sources.contract import Fetched, ReaderStatus, SplitBatch, SplitReader
+from penstock.engine.runtime.sources.operator import SourceOperator, SourceSettings
+from penstock.engine.runtime.sources.reader_base import SourceReaderBase
+from penstock.engine.runtime.state.snapshot import OperatorSnapshot
+from penstock.engine.runtime.task.latency import Granularity, LatencyStats
+from penstock.engine.runtime.watermarks.strategy import WatermarkStrategy
+from penstock.engine.runtime.windowing import TumblingEventTimeWindows
 from tests.conformance.compare import differences, is_equal
 from tests.tools.connectors.played_by_hand import FakeReaderContext
 from tests.tools.runtime.operator_harness import OperatorHarness

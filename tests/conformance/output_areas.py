@@ -9,26 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.model.errors import PenstockError
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
-from penstock.runtime.elements import EndOfPartition, RowBatch, Watermark
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.network.partition.bounded_data import (
+from penstock.engine.model.errors import PenstockError
+from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.engine.runtime.elements import EndOfPartition, RowBatch, Watermark
+from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.network.partition.bounded_data import (
     DATA,
     DiskBuffer,
     FileData,
     MappedFileData,
     MemoryMappedData,
 )
-from penstock.runtime.network.partition.frame_queue import Frame
-from penstock.runtime.network.partition.record_framing import RecordSerializer
-from penstock.runtime.network.partition.release import ReleaseOnConsumption
-from penstock.runtime.network.partition.subpartition import REFUSED
-from penstock.runtime.network.partitioner import RoundRobin, make_partitioner
-from penstock.runtime.network.prioritized_deque import PrioritizedDeque
+from penstock.engine.runtime.network.partition.frame_queue import Frame
+from penstock.engine.runtime.network.partition.record_framing import RecordSerializer
+from penstock.engine.runtime.network.partition.result_partition import ReleaseOnConsumption
+from penstock.engine.runtime.network.partition.subpartition import REFUSED
+from penstock.engine.runtime.network.partitioner import RoundRobin, make_partitioner
+from penstock.engine.runtime.network.prioritized_deque import PrioritizedDeque
 from tests.conformance.compare import differences
 from tests.tools.runtime.partitions import (
-    SORT_MERGE,
     Barrier,
     Checkpoints,
     ViewListener,
@@ -294,7 +293,7 @@ class _Blocking:
 
 def blocking_subpartition(given: Given, expect: Given) -> str | None:
     """All kinds have to agree."""
-    for kind in (*_KINDS, SORT_MERGE):
+    for kind in _KINDS:
         with tempfile.TemporaryDirectory() as folder:
             bench = _Blocking(folder, kind)
             try:

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.common import Duration
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
-from penstock.model.types import Types
-from penstock.runtime.elements import ACTIVE, IDLE, RowBatch, Watermark
-from penstock.runtime.keys import (
+from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.engine.model.types import Types
+from penstock.engine.runtime.elements import ACTIVE, IDLE, RowBatch, Watermark
+from penstock.engine.runtime.keys import (
     KeySelection,
     check_parallelism,
     default_max_parallelism,
@@ -17,15 +17,18 @@ from penstock.runtime.keys import (
     operator_index,
     restore_sources,
 )
-from penstock.runtime.keys.hashing import key_group
-from penstock.runtime.network.partitioner import make_partitioner
-from penstock.runtime.operators.timer_service import InternalTimerService
-from penstock.runtime.state.contract import StateTtlConfig, ValueStateDescriptor
-from penstock.runtime.state.heap import HeapKeyedStateBackend
-from penstock.runtime.watermarks.by_split import WatermarkMultiplexer
-from penstock.runtime.watermarks.strategy import BoundedOutOfOrderness, WatermarksWithIdleness
-from penstock.runtime.watermarks.valve import CombinedWatermark, StatusWatermarkValve
-from penstock.runtime.windowing import (
+from penstock.engine.runtime.keys.hashing import key_group
+from penstock.engine.runtime.network.partitioner import make_partitioner
+from penstock.engine.runtime.operators.timer_service import InternalTimerService
+from penstock.engine.runtime.state.contract import StateTtlConfig, ValueStateDescriptor
+from penstock.engine.runtime.state.heap import HeapKeyedStateBackend
+from penstock.engine.runtime.watermarks.by_split import WatermarkMultiplexer
+from penstock.engine.runtime.watermarks.strategy import (
+    BoundedOutOfOrderness,
+    WatermarksWithIdleness,
+)
+from penstock.engine.runtime.watermarks.valve import CombinedWatermark, StatusWatermarkValve
+from penstock.engine.runtime.windowing import (
     EventTimeSessionWindows,
     MergingWindowSet,
     SlidingEventTimeWindows,

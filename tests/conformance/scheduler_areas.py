@@ -37,5 +37,4 @@ AREAS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "restart_backoff": states.restart_backoff,
     "adaptive_parallelism": elastic.adaptive_parallelism,
     "adaptive_batch_parallelism": elastic.adaptive_batch_parallelism,
-    "slow_task_detection": elastic.slow_task_detection,
 }

@@ -1,12 +1,11 @@
-"""Areas about parallelism that is decided, and about slow subtasks."""
+"""Areas about parallelism that is decided."""
 
 from typing import Any
 
-from penstock.machines.adaptive.parallelism import SharingGroup, parallelism_for
-from penstock.machines.execution.slow_tasks import ExecutionTime, SlowTaskSettings, find_slow
-from penstock.model.elastic.parallelism_bounds import ParallelismBounds
-from penstock.model.graph.auto_parallelism import AutoParallelism, decided
-from penstock.model.key_groups import MAX_PARALLELISM_LIMIT
+from penstock.engine.machines.rescaling.parallelism import SharingGroup, parallelism_for
+from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds
+from penstock.engine.model.graph.auto_parallelism import AutoParallelism, decided
+from penstock.engine.model.key_groups import MAX_PARALLELISM_LIMIT
 
 _MB = 1 << 20
 
@@ -41,10 +40,3 @@ def adaptive_batch_parallelism(given: dict[str, Any]) -> dict[str, Any]:
     )
     read_bytes = int(given["total_non_broadcast_mb"] * _MB)
     return {"parallelism": decided(auto, read_bytes, MAX_PARALLELISM_LIMIT)}
-
-
-def slow_task_detection(given: dict[str, Any]) -> dict[str, Any]:
-    settings = SlowTaskSettings(given["ratio"], given["multiplier"], given["lower_bound_ms"])
-    finished = [ExecutionTime(time_ms) for time_ms in given["finished_times_ms"]]
-    running = {name: ExecutionTime(time) for name, time in given["running_times_ms"].items()}
-    return {"slow": find_slow(given["parallelism"], finished, running, settings)}

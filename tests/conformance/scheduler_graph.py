@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.model.graph.job_graph import (
+from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.engine.model.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,
     JobGraph,
     JobVertex,
     ResultPartitionType,
 )
-from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy
-from penstock.model.ids import DataSetId, JobId, VertexId
+from penstock.engine.model.graph.partitioning import DistributionPattern, ShipStrategy
+from penstock.engine.model.ids import DataSetId, JobId, VertexId
 
 
 def job_graph_of(given: dict[str, Any]) -> JobGraph:

@@ -3,15 +3,15 @@ distribution."""
 
 from typing import Any
 
-from penstock.machines.execution.distribution import partition_ranges, subpartition_of
-from penstock.machines.execution.execution import ExecutionEvent
-from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.machines.execution.regions import Regions
-from penstock.machines.failover.failover import RestartRegions
-from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling
-from penstock.machines.slots.slot_sharing import local_input_preferred, task_balanced
-from penstock.model.graph.partitioning import DistributionPattern
-from penstock.model.states import ExecutionState
+from penstock.engine.machines.execution.distribution import partition_ranges, subpartition_of
+from penstock.engine.machines.execution.execution import ExecutionEvent
+from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.engine.machines.execution.regions import Regions
+from penstock.engine.machines.failover.failover import RestartRegions
+from penstock.engine.machines.scheduling.scheduling import PipelinedRegionScheduling
+from penstock.engine.machines.slots.slot_sharing import local_input_preferred, task_balanced
+from penstock.engine.model.graph.partitioning import DistributionPattern
+from penstock.engine.model.states import ExecutionState
 from tests.conformance.dynamic_subpartitions import dynamic_subpartitions
 from tests.conformance.scheduler_graph import execution_graph_of, names, task, tasks
 

@@ -3,20 +3,30 @@
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.machines.resources.resource_allocation import (
+from penstock.engine.machines.resources.resource_allocation import (
     AllocationRules,
     Worker,
     WorkerSpec,
     plan_allocation,
 )
-from penstock.machines.scheduling.bulk_check import is_fulfillable
-from penstock.machines.slots.preferred_locations import preferred_by_inputs
-from penstock.machines.slots.resource_profile import ANY, UNKNOWN, ZERO, ResourceProfile, profile_of
-from penstock.machines.slots.slot_matching import Matching, SlotRequest, match_requests
-from penstock.machines.slots.slot_pool import SlotPool
-from penstock.machines.slots.slot_selection import SlotProfile, SlotSelection, candidate_score
-from penstock.model.ids import AllocationId, ResourceId, SlotRequestId, TaskManagerLocation
-from penstock.model.messages import SlotOffer
+from penstock.engine.machines.scheduling.bulk_check import is_fulfillable
+from penstock.engine.machines.slots.preferred_locations import preferred_by_inputs
+from penstock.engine.machines.slots.resource_profile import (
+    ANY,
+    UNKNOWN,
+    ZERO,
+    ResourceProfile,
+    profile_of,
+)
+from penstock.engine.machines.slots.slot_matching import Matching, SlotRequest, match_requests
+from penstock.engine.machines.slots.slot_pool import SlotPool
+from penstock.engine.machines.slots.slot_selection import (
+    SlotProfile,
+    SlotSelection,
+    candidate_score,
+)
+from penstock.engine.model.ids import AllocationId, ResourceId, SlotRequestId, TaskManagerLocation
+from penstock.engine.model.messages import SlotOffer
 
 _WITHOUT_PLACE = (
     "un", "not_", "no_", "without", "pending", "created", "missing", "failed", "ignore",

@@ -2,27 +2,27 @@
 
 from typing import Any
 
-from penstock.compiler.chaining import ChainCandidate, is_chainable
-from penstock.machines.books import job_status as job_machine
-from penstock.machines.books.job_status import JobStatusEvent
-from penstock.machines.execution import execution as execution_machine
-from penstock.machines.execution.execution import Consequence, ExecutionEvent
-from penstock.machines.execution.execution_graph import ExecutionGraph
-from penstock.machines.failover.restart_backoff import (
+from penstock.engine.compiler.chaining import ChainCandidate, is_chainable
+from penstock.engine.machines.execution import execution as execution_machine
+from penstock.engine.machines.execution.execution import Consequence, ExecutionEvent
+from penstock.engine.machines.execution.execution_graph import ExecutionGraph
+from penstock.engine.machines.failover.restart_backoff import (
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,
     NoRestart,
     RestartBackoff,
 )
-from penstock.model.errors import IllegalTransition
-from penstock.model.graph.job_graph import JobGraph, JobVertex, ResultPartitionType
-from penstock.model.graph.partitioning import ShipStrategy, StreamExchangeMode
-from penstock.model.graph.stream_graph import ChainingStrategy
-from penstock.model.ids import JobId, VertexId
-from penstock.model.key_groups import default_max_parallelism
-from penstock.model.options.catalogue import FORMER_KEYS, OPTIONS
-from penstock.model.states import ExecutionState, JobStatus
+from penstock.engine.machines.job_state import job_status as job_machine
+from penstock.engine.machines.job_state.job_status import JobStatusEvent
+from penstock.engine.model.errors import IllegalTransition
+from penstock.engine.model.graph.job_graph import JobGraph, JobVertex, ResultPartitionType
+from penstock.engine.model.graph.partitioning import ShipStrategy, StreamExchangeMode
+from penstock.engine.model.graph.stream_graph import ChainingStrategy
+from penstock.engine.model.ids import JobId, VertexId
+from penstock.engine.model.key_groups import default_max_parallelism
+from penstock.engine.model.options.catalogue import FORMER_KEYS, OPTIONS
+from penstock.engine.model.states import ExecutionState, JobStatus
 
 _REPORTS = {
     "INITIALIZING": ExecutionEvent.REPORT_INITIALIZING,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.runtime.checkpoint.two_phase_commit import CommitterState
+from penstock.engine.runtime.checkpoint.two_phase_commit import CommitterState
 from tests.conformance.two_phase_commit import TransactionState, TwoPhaseCommit
 
 Given = dict[str, Any]

@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.machines.taskmanager.cancellation import CancellationSchedule, CancelStep
-from penstock.machines.taskmanager.task_executor import TaskExecutor
-from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle, refusal_of_checkpoint
-from penstock.machines.taskmanager.task_slots import TaskSlot
-from penstock.model.deployment import TaskDeployment
-from penstock.model.errors import ExternalError, IllegalTransition
-from penstock.model.ids import (
+from penstock.engine.machines.taskmanager.cancellation import CancellationSchedule, CancelStep
+from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
+from penstock.engine.machines.taskmanager.task_lifecycle import TaskLifecycle, refusal_of_checkpoint
+from penstock.engine.machines.taskmanager.task_slots import TaskSlot
+from penstock.engine.model.deployment import TaskDeployment
+from penstock.engine.model.errors import ExternalError, IllegalTransition
+from penstock.engine.model.ids import (
     AllocationId,
     AttemptId,
     BlobKey,
@@ -20,7 +20,7 @@ from penstock.model.ids import (
     ResourceId,
     VertexId,
 )
-from penstock.model.messages import (
+from penstock.engine.model.messages import (
     AnswerOffers,
     DeployTask,
     FreeSlot,
@@ -34,13 +34,17 @@ from penstock.model.messages import (
     TaskManagerEffect,
     TaskStateChanged,
 )
-from penstock.model.states import ExecutionState, SlotState
-from penstock.runtime.elements import RowBatch
-from penstock.runtime.task.input_processor import StreamMultipleInputProcessor
-from penstock.runtime.task.input_selection import ALL, InputSelectionHandler, select_next
-from penstock.runtime.task.input_status import InputStatus, next_move
-from penstock.runtime.task.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
-from penstock.runtime.task.mailbox_processor import MailboxProcessor
+from penstock.engine.model.states import ExecutionState, SlotState
+from penstock.engine.runtime.elements import RowBatch
+from penstock.engine.runtime.task.input_processor import (
+    ALL,
+    InputSelectionHandler,
+    StreamMultipleInputProcessor,
+    select_next,
+)
+from penstock.engine.runtime.task.input_status import InputStatus, next_move
+from penstock.engine.runtime.task.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
+from penstock.engine.runtime.task.mailbox_processor import MailboxProcessor
 from tests.conformance.compare import differences
 from tests.tools.runtime.mailboxes import Threads
 

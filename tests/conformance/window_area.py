@@ -7,15 +7,15 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.runtime import operators as ops
-from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import MAX_WATERMARK, Watermark
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.operators import ListContents, ReduceContents
-from penstock.runtime.operators.windowed.base import WindowOperator
-from penstock.runtime.operators.windowed.grid import GridWindowOperator
-from penstock.runtime.operators.windowed.records import RecordWindowOperator
-from penstock.runtime.windowing import (
+from penstock.engine.runtime import operators as ops
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.elements import MAX_WATERMARK, Watermark
+from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.operators import ListContents, ReduceContents
+from penstock.engine.runtime.operators.windowed.base import WindowOperator
+from penstock.engine.runtime.operators.windowed.grid import GridWindowOperator
+from penstock.engine.runtime.operators.windowed.records import RecordWindowOperator
+from penstock.engine.runtime.windowing import (
     ContinuousEventTimeTrigger,
     CountEvictor,
     CountTrigger,

@@ -4,8 +4,8 @@ import datetime as dt
 
 import pytest
 
-from penstock.hosting.observation import observatory
-from penstock.hosting.rest import live
+from penstock.ops.registry import job_registry
+from penstock.ops.rest import live
 from tests.tools.dashboard import told_driver, wide_job
 from tests.tools.dashboard.wide_job import reports, runs, wide_facts
 
@@ -27,7 +27,7 @@ class Clock:
 def clock(monkeypatch):
     """Set before the driver begins."""
     clock = Clock()
-    for module in (observatory, live, told_driver, wide_job):
+    for module in (job_registry, live, told_driver, wide_job):
         monkeypatch.setattr(module, "wall_ms", clock)
     return clock
 

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.hosting.history.server import HistoryServer
-from penstock.hosting.rest.pieces import pieces_of_archive
-from penstock.model.config import Settings
-from penstock.observation.metrics.history_rings import FINE
-from penstock.observation.views.archive import archive_of
+from penstock.engine.model.config import Settings
+from penstock.ops.history.server import HistoryServer
+from penstock.ops.jobs.views.archive import archive_of
+from penstock.ops.metrics.history_rings import FINE
+from penstock.ops.rest.pieces import pieces_of_archive
 from tests.dashboard.test_job_pages import VERTEX, busy, running
 from tests.tools.dashboard.past import remember
 from tests.tools.observation.job_records import SOURCE, attempt
@@ -33,10 +33,10 @@ def archived(driver, folder):
     job = running(driver).triggers(1).acknowledges(1, attempt(), 5).ends(1)
     remember(driver, job, busy, seconds=60)
     job.status("CANCELLING").status("CANCELED")
-    found = driver.observatory.job(job.facts.job_id)
+    found = driver.job_registry.job(job.facts.job_id)
 
     def figures(job, vertex, resolution):
-        with driver.observatory.histories() as histories:
+        with driver.job_registry.histories() as histories:
             rows = histories.of(job.job_id).vertices[vertex.facts.vertex_id].of(FINE)
             return list(rows.rows(job.ended_ms))
 

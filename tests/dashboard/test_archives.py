@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
-from penstock.hosting.history.files import write_archive
-from penstock.hosting.history.server import HistoryServer
-from penstock.hosting.observation.environment import environment
-from penstock.model.config import Settings
-from penstock.model.messages import FailureInfo
-from penstock.observation.jobs.events import FailureSeen, FailuresSeen
-from penstock.observation.views.archive import archive_of
+from penstock.engine.model.config import Settings
+from penstock.engine.model.messages import FailureInfo
+from penstock.ops.history.files import write_archive
+from penstock.ops.history.server import HistoryServer
+from penstock.ops.jobs.events import FailureSeen, FailuresSeen
+from penstock.ops.jobs.views.archive import archive_of
+from penstock.ops.registry.environment import environment
 from tests.tools.observation.job_records import JOB, PLACE, SINK, SOURCE, ToldJob, attempt
 from tests.tools.waiting import wait_until
 

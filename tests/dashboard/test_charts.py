@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.model.ids import ExecutionVertexId
-from penstock.model.messages import ResetSubtasks
+from penstock.engine.model.ids import ExecutionVertexId
+from penstock.engine.model.messages import ResetSubtasks
 from tests.dashboard.test_job_pages import a_minute_ago, busy, running
 from tests.tools.dashboard.past import remember
 from tests.tools.observation.job_records import SINK, SOURCE

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.model.messages import CheckpointFailureReason
-from penstock.observation.jobs.events import Restored
+from penstock.engine.model.job_events import CheckpointRestored
+from penstock.engine.model.messages import CheckpointFailureReason
 from tests.dashboard.test_job_pages import a_minute_ago
 from tests.tools.observation.job_records import SINK, SOURCE, attempt
 
@@ -107,7 +107,7 @@ def test_a_checkpoint_is_pinned_by_its_address_while_others_come(driver, tab, jo
 
 
 def test_a_restored_checkpoint_says_so(driver, look, job):
-    job.tell(Restored(1, "/chk-1/_metadata"))
+    job.tell(CheckpointRestored(1, "/chk-1/_metadata"))
     tab = look().at(driver, f"{job.path}/checkpoints?pin=1").shows("the job began with it last")
     tab.shows("checkpoint 1, ", ".facts")
     assert "the job was restored from it" in links(tab).nth(2).get_attribute("aria-label")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.hosting.rest import SETTINGS, rest_server
 
 pytestmark = pytest.mark.browser

@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.model.ids import taskmanager_name
-from penstock.model.messages import FailureInfo
-from penstock.observation.jobs.events import FailureSeen, FailuresSeen
-from penstock.observation.jobs.snapshots import RestartFacts
+from penstock.engine.model.ids import taskmanager_name
+from penstock.engine.model.messages import FailureInfo
+from penstock.ops.jobs.events import FailureSeen, FailuresSeen
+from penstock.ops.jobs.snapshots import RestartFacts
 from tests.dashboard.test_job_pages import a_minute_ago
 from tests.tools.observation.job_records import JOB, PLACE, SINK, attempt
 

@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from penstock.model.graph.job_graph import JobType
-from penstock.model.messages import FailureInfo
-from penstock.observation.jobs.events import FailureSeen, FailuresSeen, SlotsMissing
+from penstock.engine.model.graph.job_graph import JobType
+from penstock.engine.model.job_events import SlotsMissing
+from penstock.engine.model.messages import FailureInfo
+from penstock.ops.jobs.events import FailureSeen, FailuresSeen
 from tests.tools.dashboard.wide_job import reports, runs, wide_facts
 from tests.tools.observation.job_records import SINK, SOURCE, attempt
 
@@ -105,7 +106,7 @@ def test_a_job_that_is_forgotten_stays_on_the_page(driver, look):
     job = running(driver)
     tab = look().at(driver, job.path).shows("limits the job", ".graph-node")
     tab.allowed = ["status of 404"]
-    driver.observatory.forget(job.facts.job_id)
+    driver.job_registry.forget(job.facts.job_id)
     tab.shows("The driver does not know this job any longer")
     tab.shows("Reduce -> Sink: <out>", ".graph-node")
 
@@ -160,7 +161,7 @@ class Control:
 def test_cancel_asks_first_says_what_it_costs_and_then_cancels(driver, look):
     job = running(driver)
     control = Control(job)
-    driver.observatory.started(control)
+    driver.job_registry.started(control)
     tab = look().at(driver, job.path)
     tab.page.get_by_role("button", name="Cancel").click()
     tab.shows("without a savepoint", "dialog")

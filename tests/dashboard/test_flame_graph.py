@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.hosting.clock import wall_ms
+from penstock.engine.hosting.os.clock import wall_ms
 from tests.tools.dashboard.told_processes import ToldProcesses
 from tests.tools.observation.job_records import JOB, SINK, SOURCE, attempt
 from tests.tools.waiting import wait_until
@@ -33,7 +33,7 @@ def processes(driver):
     """Samples come when the test says when they were taken."""
     driver.job().status("RUNNING").runs()
     told = ToldProcesses(JOB, trees={"full": FULL, "on_cpu": frame("root", 0)})
-    driver.observatory.started(told)
+    driver.job_registry.started(told)
     return told
 
 
@@ -134,7 +134,7 @@ def test_a_subtask_that_is_not_there(driver, look, processes):
 
 def test_nothing_is_sampled_where_nothing_runs(driver, look):
     job = driver.job().status("RUNNING").runs()
-    driver.observatory.started(ToldProcesses(JOB))
+    driver.job_registry.started(ToldProcesses(JOB))
     for vertex_id in (SOURCE, SINK):
         for subtask in (0, 1):
             job.moves(attempt(vertex_id, subtask), "FINISHED")

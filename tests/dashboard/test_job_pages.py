@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from penstock.hosting.clock import wall_ms
-from penstock.model.graph.job_graph import JobType
-from penstock.model.messages import FailureInfo
-from penstock.observation.jobs.events import FailureSeen, FailuresSeen
+from penstock.engine.hosting.os.clock import wall_ms
+from penstock.engine.model.graph.job_graph import JobType
+from penstock.engine.model.messages import FailureInfo
+from penstock.ops.jobs.events import FailureSeen, FailuresSeen
 from tests.tools.dashboard.past import remember
 from tests.tools.observation.job_records import SINK, SOURCE, attempt, facts
 
@@ -111,7 +111,7 @@ def test_no_violation_at_any_width(driver, look, page, size):
 def test_ten_thousand_subtasks(driver, look):
     job = driver.job(a_minute_ago(parallelism=5000)).status("RUNNING").runs(parallelism=5000)
     job.triggers(1)
-    driver.observatory.snapshot()
+    driver.job_registry.snapshot()
     tab = look()
     for page, told in PAGES.items():
         tab.at(driver, job.path + page).shows(told)

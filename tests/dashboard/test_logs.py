@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.hosting.logs.folder import LogFolder
-from penstock.hosting.rest.requests import log_handlers
-from penstock.model.ids import ResourceId, taskmanager_name
-from penstock.model.messages import RegisterTaskManager
+from penstock.engine.hosting.reporting.logs.folder import LogFolder
+from penstock.engine.model.ids import ResourceId, taskmanager_name
+from penstock.engine.model.messages import RegisterTaskManager
+from penstock.ops.rest.requests import log_handlers
 from tests.tools.dashboard.told_processes import ToldProcesses
 from tests.tools.observation.job_records import JOB
 
@@ -152,7 +152,7 @@ def test_the_log_of_a_taskmanager_and_what_its_functions_print(driver, look, tmp
     (tmp_path / "tm.out").write_text("printed\n")
     resource_id = ResourceId("tm-1")
     driver.job().tell(RegisterTaskManager(resource_id, "host-a", 5001, 2, 77, 2, "3.11"))
-    driver.observatory.started(ToldProcesses(JOB, tmp_path / "tm.log"))
+    driver.job_registry.started(ToldProcesses(JOB, tmp_path / "tm.log"))
     tab = look().at(driver, f"#/taskmanagers/{taskmanager_name(JOB, resource_id)}/log")
     tab.shows("line 5 ", ".log")
     tab.page.get_by_label("File").select_option("tm.out")
@@ -163,7 +163,7 @@ def test_a_taskmanager_that_has_ended_says_that_its_last_lines_are_left(driver, 
     (tmp_path / "last-lines.log").write_text(line(6))
     resource_id = ResourceId("tm-1")
     driver.job().tell(RegisterTaskManager(resource_id, "host-a", 5001, 2, 77, 2, "3.11"))
-    driver.observatory.started(ToldProcesses(JOB, tmp_path / "last-lines.log"))
+    driver.job_registry.started(ToldProcesses(JOB, tmp_path / "last-lines.log"))
     tab = look().at(driver, f"#/taskmanagers/{taskmanager_name(JOB, resource_id)}/log")
     tab.shows("This is what is left of the log: its last lines.")
 

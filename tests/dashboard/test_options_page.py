@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from penstock.model.config import Layer
-from penstock.observation.jobs.snapshots import OptionFacts, RestartFacts
+from penstock.engine.model.config import Layer
+from penstock.ops.jobs.snapshots import OptionFacts, RestartFacts
 from tests.dashboard.test_job_pages import a_minute_ago
 from tests.tools.observation.job_records import facts
 

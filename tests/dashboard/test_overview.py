@@ -2,9 +2,14 @@
 
 import pytest
 
-from penstock.model.ids import AllocationId, ResourceId, TaskManagerLocation, taskmanager_name
-from penstock.model.messages import FailureInfo, RegisterTaskManager
-from penstock.observation.jobs.events import Deployed, SlotsMissing
+from penstock.engine.model.ids import (
+    AllocationId,
+    ResourceId,
+    TaskManagerLocation,
+    taskmanager_name,
+)
+from penstock.engine.model.job_events import SlotsMissing, TaskDeployed
+from penstock.engine.model.messages import FailureInfo, RegisterTaskManager
 from tests.tools.observation.job_records import JOB, SINK, SOURCE, attempt, facts
 
 pytestmark = pytest.mark.browser
@@ -120,7 +125,7 @@ def test_beyond_2000_slots_they_are_added_up_by_host(driver, look):
         registers(job, number, slots=100, host=f"host-{number % 2}")
     place = TaskManagerLocation(ResourceId("tm-0"), "host-0", 5001)
     one = attempt(SINK, 1)
-    job.moves(one, "SCHEDULED", "DEPLOYING").tell(Deployed(one, place, AllocationId("slot-9")))
+    job.moves(one, "SCHEDULED", "DEPLOYING").tell(TaskDeployed(one, place, AllocationId("slot-9")))
     job.moves(one, "INITIALIZING", "RUNNING").has(one, busy_ms_per_s=420)
     tab = look().at(driver).shows("There are 2\u202f100 slots, so they are added up for each host.")
     rows = tab.page.locator("table", has_text="Subtasks").last.locator("tbody tr")

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from penstock.model.ids import ResourceId, taskmanager_name
-from penstock.model.messages import RegisterTaskManager
+from penstock.engine.model.ids import ResourceId, taskmanager_name
+from penstock.engine.model.messages import RegisterTaskManager
 from tests.tools.dashboard.told_processes import ToldProcesses
 from tests.tools.observation.job_records import JOB, facts
 
@@ -51,7 +51,7 @@ def test_the_threads_of_a_taskmanager_are_looked_at_again_when_one_wants_it(driv
     resource_id = ResourceId("tm-1")
     driver.job().tell(RegisterTaskManager(resource_id, "host-a", 5001, 2, 77, 2, "3.11"))
     processes = ToldProcesses(JOB, threads=[("Map (1/2)#0", '"Map (1/2)#0"\n\tat app.parse:1\n')])
-    driver.observatory.started(processes)
+    driver.job_registry.started(processes)
     tab = look().at(driver, f"#/taskmanagers/{taskmanager_name(JOB, resource_id)}/threads")
     tab.shows("Map (1/2)#0").shows("at app.parse:1", "summary")
     processes.threads = [("Map (1/2)#0", '"Map (1/2)#0"\n\tat app.store:9\n')]

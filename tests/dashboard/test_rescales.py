@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.elastic.rescales import (
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.elastic.rescales import (
     Change,
     Rescale,
     RescaleCause,
@@ -15,7 +15,7 @@ from penstock.model.elastic.rescales import (
     Rescales,
     StateSpan,
 )
-from penstock.observation.jobs.snapshots import ElasticFacts
+from penstock.ops.jobs.snapshots import ElasticFacts
 from tests.dashboard.test_job_pages import running
 from tests.tools.hosting.rest import SETTINGS, rest_server
 from tests.tools.observation.job_records import SINK, SOURCE

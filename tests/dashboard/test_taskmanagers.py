@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.model.deployment import SparkTask
-from penstock.model.ids import ResourceId, taskmanager_name
-from penstock.model.messages import RegisterTaskManager
-from penstock.observation.jobs.events import TaskManagerLost
+from penstock.engine.model.deployment import SparkTask
+from penstock.engine.model.ids import ResourceId, taskmanager_name
+from penstock.engine.model.job_events import TaskManagerLost
+from penstock.engine.model.messages import RegisterTaskManager
 from tests.tools.dashboard.told_processes import ToldProcesses, reports
 from tests.tools.observation.job_records import JOB, SINK, attempt, facts
 
@@ -90,7 +90,7 @@ def test_late_and_lost_ones_are_told_with_the_reason(driver, look):
     job = driver.job(facts(late_after_ms=0))
     registers(job, 1)
     registers(job, 2).tell(TaskManagerLost(ResourceId("tm-2"), "no heartbeat for 50 s"))
-    driver.observatory.started(ToldProcesses(JOB))
+    driver.job_registry.started(ToldProcesses(JOB))
     tab = look().at(driver, PAGE).shows(name_of(1))
     assert "\u26a0" in cell(tab, name_of(1), "Last heard")
     tab.shows("no heartbeat for 50 s", "#lost tr")
@@ -102,7 +102,7 @@ def test_one_with_its_figures_its_subtasks_and_its_files(driver, look, tmp_path)
     (tmp_path / "tm.log").write_text("first\n")
     job = driver.job().status("RUNNING")
     registers(job, 1).runs().has(attempt(SINK, 1), busy_ms_per_s=900)
-    driver.observatory.started(ToldProcesses(JOB, tmp_path / "tm.log"))
+    driver.job_registry.started(ToldProcesses(JOB, tmp_path / "tm.log"))
     reports(driver, name_of(1), load=0.5, used=1e8, garbage=20.0, threads=12)
     tab = look().at(driver, f"{PAGE}/{name_of(1)}").shows("50 %").shows("tm.log")
     shown = tab.text("main")
@@ -118,10 +118,10 @@ def test_one_with_its_figures_its_subtasks_and_its_files(driver, look, tmp_path)
 
 
 def test_sparks_executor_has_a_link_to_its_page(driver, look):
-    driver.observatory.spark_ui = "http://localhost:4040"
+    driver.job_registry.spark_ui = "http://localhost:4040"
     task = SparkTask(executor="7", stage=3, partition=1, attempt=0)
     registers(driver.job().status("RUNNING"), 1, spark_task=task).runs()
-    driver.observatory.started(ToldProcesses(JOB))
+    driver.job_registry.started(ToldProcesses(JOB))
     tab = look().at(driver, f"{PAGE}/{name_of(1)}").shows("Spark executor 7")
     link = tab.page.get_by_role("link", name="Spark executor 7").get_attribute("href")
     assert link == "http://localhost:4040/executors/threadDump/?executorId=7"
@@ -131,7 +131,7 @@ def test_one_that_does_not_answer_says_why(driver, look):
     registers(driver.job(), 1)
     processes = ToldProcesses(JOB)
     processes.silent = "TaskManager tm-1 has not answered within 10 s"
-    driver.observatory.started(processes)
+    driver.job_registry.started(processes)
     tab = look().at(driver, f"{PAGE}/{name_of(1)}")
     tab.allowed = ["500"]
     tab.shows("has not answered within 10 s", "[role=alert]")
@@ -143,7 +143,7 @@ def test_one_that_nobody_knows(driver, look):
 
 def test_when_the_job_has_ended_it_is_gone(driver, look):
     job = registers(driver.job().status("RUNNING"), 1)
-    driver.observatory.started(ToldProcesses(JOB))
+    driver.job_registry.started(ToldProcesses(JOB))
     tab = look().at(driver, f"{PAGE}/{name_of(1)}").shows("Last heard")
     job.status("CANCELLING").status("CANCELED")
     tab.shows("its job has ended: CANCELED", ".banner")

@@ -5,11 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.hosting.clock import wall_ms
-from penstock.model.graph.job_graph import JobType
-from penstock.model.messages import ExecutionStateChanged, FailureInfo, TaskIo, TaskIoReported
-from penstock.model.states import ExecutionState
-from penstock.observation.jobs.events import FailureSeen, FailuresSeen
+from penstock.engine.hosting.os.clock import wall_ms
+from penstock.engine.model.graph.job_graph import JobType
+from penstock.engine.model.messages import FailureInfo, TaskIo, TaskIoReported
+from penstock.ops.jobs.events import FailureSeen, FailuresSeen
 from tests.tools.dashboard.past import remember
 from tests.tools.dashboard.wide_job import runs as all_run
 from tests.tools.observation.job_records import JOB, PLACE, SINK, SOURCE, attempt, facts
@@ -55,17 +54,6 @@ def test_the_frame_names_the_vertex_its_neighbours_and_its_pages(driver, look):
     tab.page.get_by_role("link", name="Source: Numbers \u2192 Map").click()
     tab.page.wait_for_url(f"**/vertices/{SOURCE}/skew")
     tab.shows("is read by")
-
-
-def test_an_attempt_beside_the_one_that_counts_stands_in_the_row_of_the_subtask(driver, look):
-    job, one = busy_job(driver), attempt(SINK, 1, 1)
-    former = ExecutionState.CREATED
-    for state in (ExecutionState.SCHEDULED, ExecutionState.DEPLOYING):
-        job.tell(ExecutionStateChanged(one, former, state, 0, is_concurrent=True))
-    job.deployed(one, "slot-9")
-    tab = look().at(driver, PAGE).shows(f"attempt 1 too: DEPLOYING on {PLACE.host}")
-    row = tab.page.get_by_text("attempt 1 too").locator("xpath=ancestor::tr")
-    assert row.locator("th").inner_text() == "1"
 
 
 def test_a_long_chain_is_folded_until_one_opens_it(driver, look):
@@ -279,7 +267,7 @@ def test_a_skewed_subtask_is_marked_with_its_key_groups(driver, look):
 
 
 def test_a_vertex_of_batch_is_a_stage_of_spark(driver, look):
-    driver.observatory.spark_ui = "http://localhost:4040"
+    driver.job_registry.spark_ui = "http://localhost:4040"
     job = driver.job(facts(job_type=JobType.BATCH)).status("RUNNING")
     for subtask in (0, 1):
         job.moves(attempt(SOURCE, subtask), "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.hosting.clock import wall_ms
+from penstock.engine.hosting.os.clock import wall_ms
 from tests.dashboard.test_job_pages import a_minute_ago
 from tests.tools.observation.job_records import SINK, SOURCE, attempt
 

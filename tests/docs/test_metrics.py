@@ -53,8 +53,6 @@ HERE = [
     "downtime",
     "numRestarts",
     "numRescales",
-    "numSlowExecutionVertices",
-    "numEffectiveSpeculativeExecutions",
     "totalNumberOfCheckpoints",
     "numberOfInProgressCheckpoints",
     "numberOfCompletedCheckpoints",

@@ -11,7 +11,7 @@ from hatchling.builders.wheel import WheelBuilder
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
-from penstock.hosting.rest.pages import unpacked
+from penstock.ops.rest.pages import unpacked
 from scripts.pack_dashboard import NOT_SERVED
 from scripts.package_readme import addresses, long_description
 from tests.docs.snippets import ROOT
@@ -52,8 +52,8 @@ def test_a_wheel_is_small(tmp_path):
     (path,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     assert Path(path).stat().st_size < MOST_WHEEL_BYTES
     with zipfile.ZipFile(path) as built:
-        archive = built.read("penstock/dashboard.tar.xz")
-        assert not [name for name in built.namelist() if name.startswith("penstock/dashboard/")]
+        archive = built.read("penstock/ops/dashboard.tar.xz")
+        assert not [name for name in built.namelist() if name.startswith("penstock/ops/dashboard/")]
     assert {name: page.content for name, page in unpacked(archive).items()} == {
         f"/dashboard/{name}": content for name, content in served().items()
     }
@@ -61,7 +61,7 @@ def test_a_wheel_is_small(tmp_path):
 
 def served():
     """The dashboard's files in this checkout, by their paths in it, modules of our own without comments and types."""
-    folder = ROOT / "penstock" / "dashboard"
+    folder = ROOT / "penstock" / "ops" / "dashboard"
     found = {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
@@ -110,9 +110,7 @@ def test_an_sdist_has_what_builds_tests_and_documents_it(sdist):
 
 
 def test_the_package_does_without_what_a_wheel_leaves_out():
-    left_out = re.compile(
-        r"^\s*(from|import) (penstock\.hosting\.sim|simulation|tests|audit)\b", re.M
-    )
+    left_out = re.compile(r"^\s*(from|import) (simulation|tests|audit)\b", re.M)
     for path in (ROOT / "penstock").rglob("*.py"):
         if "sim" not in path.parts:
             assert not left_out.search(path.read_text("utf-8")), path

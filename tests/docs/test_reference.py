@@ -12,7 +12,7 @@ import penstock.datastream
 import penstock.metrics
 import penstock.testing
 from penstock.common import Types
-from penstock.runtime.codecs.by_type import codec_of
+from penstock.engine.runtime.codecs.by_type import codec_of
 from scripts.reference_pages import PAGES, documents, public_names
 from tests.docs.snippets import ROOT
 

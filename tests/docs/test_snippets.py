@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.hosting.spark import host as session
+from penstock.engine.hosting.program import spark_host as session
 from penstock.testing import MiniCluster
 from tests.docs.snippets import PAGES, PROGRAMS, run
 

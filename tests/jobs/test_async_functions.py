@@ -6,18 +6,14 @@ import threading
 import pytest
 
 from penstock.common import Duration, Time, Types, WatermarkStrategy
-from penstock.datastream import (
-    AsyncDataStream,
-    AsyncFunction,
-    AsyncRetryStrategy,
-)
+from penstock.datastream import AsyncDataStream, AsyncFunction, AsyncRetryStrategy
 from penstock.datastream.async_retry_predicates import (
     empty_result_predicate,
     has_exception_predicate,
 )
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import JobExecutionError
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import JobExecutionError
 from tests.tools.programs.environments import collected, minicluster_environment
 from tests.tools.programs.user_functions import ValueIsTime
 

@@ -6,12 +6,12 @@ import pytest
 
 from penstock.common import Duration, Row, Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
+from penstock.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.data_stream import CachedDataStream
 from penstock.datastream.functions import ProcessFunction
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import GraphError, JobExecutionError
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import GraphError, JobExecutionError
 from tests.tools.permissions import open_to_others, umask
 from tests.tools.programs.environments import collected_in_order, minicluster_environment
 

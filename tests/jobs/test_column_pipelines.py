@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.common import Time, Types, WatermarkStrategy
+from penstock.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.columns import avg, col, count, first, last, max_, min_, sum_
 from penstock.datastream.connectors import Committer, Sink
-from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.window import SlidingEventTimeWindows
-from penstock.runtime.operator import Accepts
+from penstock.engine.runtime.operator import Accepts
 from penstock.testing import MiniCluster
 from tests.tools.programs.environments import minicluster_environment
 
@@ -167,7 +167,7 @@ def test_the_objects_that_are_forbidden_there_are_the_right_ones(lines):
 
 def test_a_row_function_is_what_makes_them(lines, request):
     env = environment(RuntimeExecutionMode.STREAMING)
-    windows_of(lines, env).map(len).sink_to(Columns())
+    windows_of(lines, env).map(len, Types.INT()).sink_to(Columns())
     request.getfixturevalue("no_objects")
     with pytest.raises(Exception, match="a Python object was made of a value in a column"):
         env.execute("rows")

@@ -1,26 +1,22 @@
-"""Jobs whose connections are encrypted give the same results, and who asks for it without the package is told at submit."""
-
-import sys
+"""Jobs whose connections cross a network: they are encrypted, whatever the program asks for."""
 
 import pytest
 
 from penstock.common import WatermarkStrategy
 from penstock.datastream.connectors import NumberSequenceSource
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.network import peers
-from penstock.hosting.wire.tls import TlsSocket
-from penstock.model.errors import ConfigurationError
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.network import peers
+from penstock.engine.hosting.network.wire.tls import TlsSocket
 from tests.tools.programs.environments import RESTARTS, collected, minicluster_environment
 
-ENCRYPTED = {
-    "security.ssl.internal.enabled": "true",
+OVER_TCP = {
     "penstock.exchange.local-sockets": "false",
     "taskmanager.numberOfTaskSlots": "1",
 }
 
 
 def environment(**settings):
-    return minicluster_environment(MiniCluster(parallelism=2), {**ENCRYPTED, **settings})
+    return minicluster_environment(MiniCluster(parallelism=2), {**OVER_TCP, **settings})
 
 
 def counted(env, records=2000):
@@ -29,7 +25,8 @@ def counted(env, records=2000):
     return numbers.key_by(lambda pair: pair[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
 
 
-def test_a_keyed_job_over_tls_counts_right(monkeypatch):
+@pytest.mark.parametrize("settings", [{}, {"security.ssl.internal.enabled": "false"}])
+def test_a_keyed_job_over_tls_counts_right(monkeypatch, settings):
     sockets = []
     made = peers.DataConnection
 
@@ -38,7 +35,7 @@ def test_a_keyed_job_over_tls_counts_right(monkeypatch):
         return made(sock, *rest)
 
     monkeypatch.setattr(peers, "DataConnection", recorded)
-    last = dict(collected(counted(environment())))
+    last = dict(collected(counted(environment(**settings))))
     assert last == {key: len(range(key, 2000, 7)) for key in range(7)}
     assert sockets
     assert all(isinstance(sock, TlsSocket) for sock in sockets)
@@ -60,9 +57,3 @@ def test_a_failure_and_a_restart_over_tls(tmp_path):
     numbers = given.map(once).key_by(lambda value: value % 7)
     assert set(collected(numbers.map(lambda value: value))) == set(range(2000))
     assert failed.exists()
-
-
-def test_without_the_package_the_job_is_refused_at_submit(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(ConfigurationError, match=r"pip install penstock\[tls\]"):
-        collected(counted(environment(), 5))

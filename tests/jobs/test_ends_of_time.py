@@ -14,7 +14,7 @@ from penstock.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.programs.environments import minicluster_environment
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1

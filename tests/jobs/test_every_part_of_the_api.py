@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from penstock.common import Duration, Encoder, Row, Time, Types, WatermarkStrategy
+from penstock.connectors.file_system import BucketAssigner, FileSink, FileSource, StreamFormat
 from penstock.datastream import (
     BroadcastProcessFunction,
     CoMapFunction,
@@ -26,20 +27,14 @@ from penstock.datastream import (
 )
 from penstock.datastream.columns import avg, col, count, first, last, max_, min_, sum_
 from penstock.datastream.connectors import BatchGeneratorSource, NumberSequenceSource
-from penstock.datastream.connectors.file_system import (
-    BucketAssigner,
-    FileSink,
-    FileSource,
-    StreamFormat,
-)
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import GraphError, JobExecutionError
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import GraphError, JobExecutionError
 from tests.tools.programs.environments import collected, minicluster_environment
 from tests.tools.programs.user_functions import MeanOf, SecondIsTime, first_of, running_sum
 
@@ -308,7 +303,7 @@ def load_example(name):
 
 
 def test_nexmark_q5_equals_the_plain_computation(env):
-    from penstock.datastream.connectors.nexmark import NexmarkSource
+    from penstock.connectors.nexmark import NexmarkSource
 
     q5 = load_example("nexmark_q5")
     source = NexmarkSource(60_000, 3, events_per_second=2000, batch_size=1000)

@@ -17,8 +17,8 @@ from penstock.datastream import (
 )
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
-from penstock.model.errors import JobExecutionError
-from penstock.runtime.keys import KeySelection
+from penstock.engine.model.errors import JobExecutionError
+from penstock.engine.runtime.keys import KeySelection
 from penstock.testing import MiniCluster
 from tests.tools.programs.environments import collected_in_order
 

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from penstock.datastream.connectors.files.sink import _FileCommitter
-from penstock.hosting.coordinators.coordinators import Coordinators
-from penstock.hosting.ha import guard as ha_guard
-from penstock.hosting.ha.election import Standby
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.observer import JobObserver
-from penstock.machines.leases.leadership import Instant, Lease
-from penstock.model.errors import (
+from penstock.connectors.files.sink import _FileCommitter
+from penstock.engine.hosting.jobmanager.coordinators.coordinators import Coordinators
+from penstock.engine.hosting.jobmanager.ha import guard as ha_guard
+from penstock.engine.hosting.jobmanager.ha.election import Standby
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.machines.leases.leadership import Instant, Lease
+from penstock.engine.model.errors import (
     ConfigurationError,
     ExternalError,
     JobCancelledError,
     JobExecutionError,
     JobSuspendedError,
 )
-from penstock.model.states import ExecutionState, JobStatus
+from penstock.engine.model.states import ExecutionState, JobStatus
 from tests.tools.programs.failover_programs import (
     LEASE_MS,
     configured,
@@ -110,14 +110,14 @@ class Recorder(JobObserver):
         self.ticks = threading.Semaphore(0)
         self.finished = []
 
-    def tick(self, job_master) -> None:
+    def on_job_tick(self, event) -> None:
         self.ticks.release()
 
-    def execution_changed(self, change, job_graph) -> None:
+    def on_execution_state_changed(self, change) -> None:
         if change.new is ExecutionState.FINISHED:
             self.finished.append(change.attempt_id)
 
-    def status_changed(self, change) -> None:
+    def on_job_status_changed(self, change) -> None:
         self.statuses.append(change.status)
 
 

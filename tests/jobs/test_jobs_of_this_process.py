@@ -7,7 +7,7 @@ import pytest
 
 import penstock
 from penstock.common import WatermarkStrategy
-from penstock.model.errors import JobCancelledError, NoResourceAvailable
+from penstock.engine.model.errors import JobCancelledError, NoResourceAvailable
 from penstock.testing import MiniCluster
 from tests.tools.programs.checkpoint_programs import HeldSource
 from tests.tools.programs.environments import minicluster_environment

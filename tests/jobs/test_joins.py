@@ -24,8 +24,8 @@ from penstock.datastream.window import (
     GlobalWindows,
     TumblingEventTimeWindows,
 )
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import GraphError
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import GraphError
 from tests.tools.programs.environments import collected_in_order, minicluster_environment
 
 

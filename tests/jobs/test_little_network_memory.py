@@ -7,9 +7,9 @@ import pytest
 from penstock.common import WatermarkStrategy
 from penstock.datastream import MapFunction, StreamExecutionEnvironment
 from penstock.datastream.connectors import NumberSequenceSource
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.task.thread import TaskThread
-from penstock.model.errors import JobExecutionError
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.taskmanager.task.thread import TaskThread
+from penstock.engine.model.errors import JobExecutionError
 from tests.tools.programs.environments import minicluster_environment
 from tests.tools.waiting import wait_until
 

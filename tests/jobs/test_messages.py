@@ -17,7 +17,7 @@ from penstock.datastream import (
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
-from penstock.model.errors import JobExecutionError
+from penstock.engine.model.errors import JobExecutionError
 from penstock.testing import CollectingSink, MiniCluster
 from tests.tools.waiting import wait_until
 

@@ -8,6 +8,7 @@ import fastavro
 import pytest
 
 from penstock.common import Encoder, Row, Types, WatermarkStrategy
+from penstock.connectors.file_system import FileSink, FileSource, StreamFormat
 from penstock.datastream import (
     DEAD_LETTER_TYPE,
     ErrorPolicy,
@@ -17,13 +18,12 @@ from penstock.datastream import (
     RuntimeExecutionMode,
 )
 from penstock.datastream.columns import col
-from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
-from penstock.datastream.formats.avro import AvroFormat, AvroSchema
-from penstock.datastream.formats.csv_files import CsvReaderFormat, CsvSchema
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import JobExecutionError
-from penstock.runtime.records.dead_letters import Malformed, MarkedRows
-from penstock.runtime.sources.contract import SplitBatch
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import JobExecutionError
+from penstock.engine.runtime.records.dead_letters import Malformed, MarkedRows
+from penstock.engine.runtime.sources.contract import SplitBatch
+from penstock.formats.avro import AvroFormat, AvroSchema
+from penstock.formats.csv_files import CsvReaderFormat, CsvSchema
 from penstock.testing import CollectingSink
 from tests.tools.output_files import committed_lines
 from tests.tools.programs.checkpoint_programs import (

@@ -8,12 +8,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.common import Types, WatermarkStrategy
+from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.functions import MapFunction, RuntimeContext
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.observation.observatory import OBSERVATORY
-from penstock.hosting.reporters.running import running_reporter, stop_reporters
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.ops.registry.job_registry import JOB_REGISTRY
+from penstock.ops.reporters.running import running_reporter, stop_reporters
 from tests.tools.hosting.prometheus import prometheus_server, promtool_says
 from tests.tools.programs.environments import minicluster_environment
 from tests.tools.waiting import wait_until
@@ -177,13 +177,13 @@ def described(family):
 
 
 def test_a_batch_job_is_reported_too(monkeypatch):
-    monkeypatch.setattr(OBSERVATORY, "_jobs", {})
+    monkeypatch.setattr(JOB_REGISTRY, "_jobs", {})
     env = minicluster_environment(MiniCluster(), SETTINGS)
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     try:
         running = env.from_collection([1, 2, 3]).map(lambda n: n).execute_and_collect("batch job")
         with running as results:
             assert sorted(results) == [1, 2, 3]
-        assert [job.facts.name for job in OBSERVATORY.snapshot().jobs] == ["batch job"]
+        assert [job.facts.name for job in JOB_REGISTRY.snapshot().jobs] == ["batch job"]
     finally:
         stop_reporters()

@@ -6,15 +6,11 @@ import pytest
 
 from penstock.common import Duration, Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
-from penstock.datastream import (
-    KeyedProcessFunction,
-    ProcessWindowFunction,
-    RuntimeExecutionMode,
-)
+from penstock.datastream import KeyedProcessFunction, ProcessWindowFunction, RuntimeExecutionMode
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.observer import JobObserver
-from penstock.model.errors import JobExecutionError
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.model.errors import JobExecutionError
 from tests.tools.programs.environments import minicluster_environment
 
 HUGE = 250_000_000

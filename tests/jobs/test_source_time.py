@@ -6,7 +6,7 @@ import time
 import pytest
 
 from penstock.common import Duration, Time, WatermarkStrategy
-from penstock.datastream.connectors.base import (
+from penstock.connectors.api.base import (
     Boundedness,
     QueueEnumerator,
     ReaderStatus,
@@ -16,8 +16,8 @@ from penstock.datastream.connectors.base import (
     SplitFinished,
 )
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.minicluster import MiniCluster
-from penstock.runtime.elements import RowBatch
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.runtime.elements import RowBatch
 from tests.tools.programs.environments import minicluster_environment
 from tests.tools.programs.user_functions import ValueIsTime
 

@@ -7,15 +7,15 @@ import pytest
 
 from penstock.common import Time, Types
 from penstock.datastream import AsyncDataStream, AsyncFunction
-from penstock.hosting.jobmanager.questions import NoAnswer
-from penstock.hosting.logs.folder import NoSuchLog
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.observer import JobObserver
-from penstock.model.errors import JobExecutionError
-from penstock.model.ids import ResourceId
-from penstock.model.messages import ReadLog
-from penstock.model.states import JobStatus
-from penstock.observation.stacks.trees import GraphType
+from penstock.engine.hosting.jobmanager.questions import NoAnswer
+from penstock.engine.hosting.jobmanager.stack_trees import GraphType
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.hosting.reporting.logs.folder import NoSuchLog
+from penstock.engine.model.errors import JobExecutionError
+from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.messages import ReadLog
+from penstock.engine.model.states import JobStatus
 from tests.tools.programs.environments import collected, minicluster_environment
 from tests.tools.waiting import wait_until
 
@@ -156,7 +156,7 @@ class Logged(JobObserver):
     def __init__(self):
         self.events = []
 
-    def user_logged(self, told, job_graph):
+    def on_log_events(self, told):
         self.events += told.events
 
 

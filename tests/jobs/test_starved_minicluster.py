@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from penstock.hosting.jobmanager import taskmanager_watch
-from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
-from penstock.hosting.minicluster import MiniCluster, ThreadProvider
-from penstock.hosting.observer import JobObserver
+from penstock.engine.hosting.jobmanager import taskmanager_watch
+from penstock.engine.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
+from penstock.engine.hosting.local.minicluster import MiniCluster, ThreadProvider
+from penstock.engine.hosting.observer import JobObserver
 from tests.tools.programs.environments import collected, minicluster_environment
 
 TIMEOUT_MS = 400
@@ -23,12 +23,12 @@ class Losses(JobObserver):
     def __init__(self) -> None:
         self.told = []
 
-    def taskmanager_lost(self, resource_id, cause) -> None:
-        self.told.append(cause)
+    def on_task_manager_lost(self, event) -> None:
+        self.told.append(event.cause)
         OUTLASTED.set()
 
-    def taskmanager_starved(self, resource_id, cause) -> None:
-        self.taskmanager_lost(resource_id, cause)
+    def on_task_manager_starved(self, event) -> None:
+        self.on_task_manager_lost(event)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 
 from penstock.common import WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting.minicluster import MiniCluster
-from penstock.runtime.elements import MAX_WATERMARK
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.runtime.elements import MAX_WATERMARK
 from tests.tools.programs.user_functions import ValueIsTime
 
 ROWS = 5000

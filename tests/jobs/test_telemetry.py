@@ -3,10 +3,10 @@
 import pytest
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.reporters.running import stop_reporters
-from penstock.model.errors import ConfigurationError
+from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import ConfigurationError
+from penstock.ops.reporters.running import stop_reporters
 from tests.tools.hosting.otlp import attributes, http_collector
 from tests.tools.programs.environments import RESTARTS, minicluster_environment
 from tests.tools.waiting import wait_until

@@ -7,9 +7,9 @@ import pytest
 from penstock.common import Types
 from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import UserError
-from penstock.runtime.state.checked import CheckedKeyedStateBackend
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import UserError
+from penstock.engine.runtime.state.checked import CheckedKeyedStateBackend
 
 
 class ReadsStateElsewhere(KeyedProcessFunction):

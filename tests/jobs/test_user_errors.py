@@ -13,9 +13,9 @@ from penstock.datastream import (
 )
 from penstock.datastream.columns import col
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.observer import JobObserver
-from penstock.model.errors import JobExecutionError
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.model.errors import GraphError, JobExecutionError
 
 
 def stream(values, type_info=None):
@@ -75,10 +75,11 @@ def test_sys_exit_in_a_function_is_its_failure():
     assert "SystemExit: 3" in text and "in operator: Leaving" in text and "at record:   7" in text
 
 
-def test_what_does_not_convert_is_the_error_of_the_operator_that_wanted_it():
+def test_records_that_never_become_columns_are_refused_by_the_operator_that_wants_them():
     rows = stream(["text"]).map(lambda v: v).name("Maker")
-    text = failure_of(rows.filter(col("price") > 1).name("Wants columns"))
-    assert "in operator: Wants columns" in text
+    wants = rows.filter(col("price") > 1).name("Wants columns")
+    with pytest.raises(GraphError, match=r"operator 'Wants columns'.*takes columns.*declare"):
+        wants.execute_and_collect()
 
 
 def test_a_declared_type_holds_where_a_chain_ends_and_rounds_inside_it():
@@ -125,7 +126,7 @@ def test_what_an_api_refuses_is_told_as_the_functions_own_error(apply, told):
     text = failure_of(apply(stream([1])).name("Asking"))
     for part in [*told, "test_user_errors.py", "in operator: Asking", "built at: "]:
         assert part in text
-    assert "penstock/runtime/" not in text
+    assert "penstock/engine/runtime/" not in text
 
 
 class UsesKeys(KeyedBroadcastProcessFunction):

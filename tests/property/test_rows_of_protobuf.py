@@ -3,10 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.datastream.formats.protobuf import (
-    ProtobufDeserializationSchema,
-    ProtobufSerializationSchema,
-)
+from penstock.formats.protobuf import ProtobufDeserializationSchema, ProtobufSerializationSchema
 from tests.tools.protobuf_messages import classes
 
 TEXT = """

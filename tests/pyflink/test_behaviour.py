@@ -28,8 +28,8 @@ from penstock.datastream.window import (
     TumblingEventTimeWindows,
     WindowAssigner,
 )
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import JobExecutionError
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import JobExecutionError
 from penstock.testing import CollectingSink
 from tests.tools.programs.environments import collected, minicluster_environment
 from tests.tools.programs.user_functions import ValueIsTime, first_of

@@ -5,6 +5,8 @@
 
 import importlib
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,22 @@ def test_connectors_and_schemas_have_their_former_addresses_too():
     exec("from penstock.common import JsonRowDeserializationSchema")
     with pytest.raises(NotImplementedError, match="KafkaSource of penstock"):
         exec("from penstock.datastream.connectors import DynamicKafkaSource")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from penstock.datastream.connectors.cassandra import CassandraSink",
+        "import penstock.datastream.connectors.cassandra as c; c.CassandraSink",
+        "import penstock; import penstock.datastream.connectors.kinesis as k; k.KinesisStreamsSink",
+        "from penstock.datastream.connectors import kinesis; kinesis.KinesisFirehoseSink",
+    ],
+)
+def test_a_connector_that_is_not_there_says_so_however_it_is_imported(statement):
+    told = subprocess.run(
+        [sys.executable, "-c", statement], check=False, capture_output=True, text=True
+    )
+    assert "Sink has no counterpart in Penstock. Write a subclass of" in told.stderr
 
 
 def test_names_of_pyflink_1_say_what_there_is_today():

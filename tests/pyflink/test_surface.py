@@ -15,9 +15,9 @@ from penstock.datastream.window import (
     GlobalWindows,
     TimeWindow,
 )
-from penstock.model.config import Settings
-from penstock.model.options.scheduling import RestartOptions
-from penstock.model.options.state import StateBackendOptions
+from penstock.engine.model.config import Settings
+from penstock.engine.model.options.checkpoints import StateBackendOptions
+from penstock.engine.model.options.scheduling import RestartOptions
 
 
 def test_rows_with_the_same_names_and_values_are_equal_in_any_order():

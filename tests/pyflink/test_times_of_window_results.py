@@ -26,9 +26,9 @@ from penstock.datastream.window import (
     TriggerResult,
     TumblingEventTimeWindows,
 )
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import GraphError
-from penstock.runtime.elements import MAX_WATERMARK
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import GraphError
+from penstock.engine.runtime.elements import MAX_WATERMARK
 from penstock.testing import ManualClock, StreamHarness
 from tests.tools.programs.environments import collected, minicluster_environment
 from tests.tools.programs.user_functions import SecondIsTime, first_of

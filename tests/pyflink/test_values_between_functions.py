@@ -11,8 +11,8 @@ import pytest
 
 from penstock.common import Row, Types
 from penstock.datastream import RuntimeExecutionMode
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import JobExecutionError
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import JobExecutionError
 from tests.tools.programs.environments import collected, collected_in_order, minicluster_environment
 
 INT, STRING, PICKLED = Types.INT(), Types.STRING(), Types.PICKLED_BYTE_ARRAY()

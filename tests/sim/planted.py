@@ -13,40 +13,36 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from penstock.machines.books import job_status
-from penstock.machines.books.attempts import Attempts
-from penstock.machines.books.job_status import JobStatusEvent
-from penstock.machines.books.slots import JobSlots
-from penstock.machines.execution import regions
-from penstock.machines.execution.execution import TABLE, Consequence, ExecutionEvent
-from penstock.machines.execution.execution_graph import (
+from penstock.engine.machines.execution import regions
+from penstock.engine.machines.execution.execution import TABLE, Consequence, ExecutionEvent
+from penstock.engine.machines.execution.execution_graph import (
     Execution,
     ExecutionGraph,
     ExecutionVertex,
     ResultPartition,
 )
-from penstock.machines.failover import restart_backoff
-from penstock.machines.failover.failover import RestartRegions, in_topological_order
-from penstock.machines.failover.restarts import Restarts
-from penstock.machines.job.failure_handler import FailureHandler
-from penstock.machines.job.job_master import JobMaster
-from penstock.machines.job.moves import JobMoves
-from penstock.machines.leases.liveness import Liveness
-from penstock.machines.resources.known_taskmanagers import SlotOfTaskManager
-from penstock.machines.resources.resource_manager import ResourceManager
-from penstock.machines.scheduling import task_deployments
-from penstock.machines.scheduling.bulk_check import BulkCheck, BulkTimeout
-from penstock.machines.scheduling.bulks import Bulks
-from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling
-from penstock.machines.slots.shared_slots import SharedSlots
-from penstock.machines.slots.slot_pool import SlotPool
-from penstock.model.ids import AllocationId, AttemptId, ResourceId
-from penstock.model.messages import (
-    ExecutionStateChanged,
-    RequestSlot,
-    StopTaskManager,
-)
-from penstock.model.states import ExecutionState, JobStatus
+from penstock.engine.machines.failover import restart_backoff
+from penstock.engine.machines.failover.failover import RestartRegions, in_topological_order
+from penstock.engine.machines.failover.restarts import Restarts
+from penstock.engine.machines.job.failure_handler import FailureHandler
+from penstock.engine.machines.job.job_master import JobMaster
+from penstock.engine.machines.job.job_transitions import JobTransitions
+from penstock.engine.machines.job_state import job_status
+from penstock.engine.machines.job_state.attempts import Attempts
+from penstock.engine.machines.job_state.job_slots import JobSlots
+from penstock.engine.machines.job_state.job_status import JobStatusEvent
+from penstock.engine.machines.leases.liveness import Liveness
+from penstock.engine.machines.resources.known_taskmanagers import SlotOfTaskManager
+from penstock.engine.machines.resources.resource_manager import ResourceManager
+from penstock.engine.machines.scheduling import task_deployments
+from penstock.engine.machines.scheduling.bulk_check import BulkCheck, BulkTimeout
+from penstock.engine.machines.scheduling.bulks import Bulks
+from penstock.engine.machines.scheduling.scheduling import PipelinedRegionScheduling
+from penstock.engine.machines.slots.shared_slots import SharedSlots
+from penstock.engine.machines.slots.slot_pool import SlotPool
+from penstock.engine.model.ids import AllocationId, AttemptId, ResourceId
+from penstock.engine.model.messages import ExecutionStateChanged, RequestSlot, StopTaskManager
+from penstock.engine.model.states import ExecutionState, JobStatus
 from simulation.world import run_seed
 from tests.sim import planted_checkpoints, planted_taskmanagers
 
@@ -141,7 +137,7 @@ def restart_does_not_cancel_those_that_read(stack):
 
     def begin_restart(self, vertices, *, is_global):
         def cancel(vertex):
-            if self._life.status is not JobStatus.RESTARTING or not vertex.consumed_groups:
+            if self._lifecycle.status is not JobStatus.RESTARTING or not vertex.consumed_groups:
                 Attempts.cancel(self._attempts, vertex)
 
         with patch.object(self._attempts, "cancel", cancel):
@@ -176,15 +172,15 @@ def two_restarts_at_once_restart_the_job_twice(stack):
             vertices = restart.valid
             if not vertices:
                 continue
-            self._moves.reset(vertices, is_global=restart.is_global)
+            self._transitions.reset(vertices, is_global=restart.is_global)
             if restart.is_global:
-                self._life.root.clear()
-                self._life.move(JobStatusEvent.REBUILT)
-                self._life.move(JobStatusEvent.START)
+                self._lifecycle.root.clear()
+                self._lifecycle.move(JobStatusEvent.REBUILT)
+                self._lifecycle.move(JobStatusEvent.START)
             elif not self._restarts.is_any_waiting:
-                self._life.root.clear()
-                self._life.move(JobStatusEvent.RESTARTED)
-            self._moves.allocate(self._scheduling.restart(vertices))
+                self._lifecycle.root.clear()
+                self._lifecycle.move(JobStatusEvent.RESTARTED)
+            self._transitions.allocate(self._scheduling.restart(vertices))
 
     swap(stack, FailureHandler, "_carry_out_restarts", carry_out)
 
@@ -270,18 +266,18 @@ def results_are_dropped_while_they_are_read(stack):
 @plant
 def a_result_of_a_lost_task_manager_counts_as_there(stack):
     """Released with its task's restart, and still given to those that read it."""
-    real = JobMoves.reset
+    real = JobTransitions.reset
 
     def reset(self, vertices, *, is_global):
         for vertex in vertices:
             for group in vertex.consumed_groups:
                 for partition in group.partitions:
                     was_there = partition.is_available
-                    self._books.results.release(partition.producer, (partition,))
+                    self._state.results.release(partition.producer, (partition,))
                     partition.is_available = was_there
         real(self, vertices, is_global=is_global)
 
-    swap(stack, JobMoves, "reset", reset)
+    swap(stack, JobTransitions, "reset", reset)
 
 
 @plant

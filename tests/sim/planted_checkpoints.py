@@ -5,10 +5,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from unittest.mock import patch
 
-from penstock.machines.checkpoints.coordinator import CheckpointCoordinator
-from penstock.machines.checkpoints.ended import EndedCheckpoints
-from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
-from penstock.machines.checkpoints.pending import PendingCheckpoint
+from penstock.engine.machines.checkpoints.coordinator import CheckpointCoordinator
+from penstock.engine.machines.checkpoints.coordinator_state import EndedCheckpoints
+from penstock.engine.machines.checkpoints.job_checkpoints import JobCheckpoints
+from penstock.engine.machines.checkpoints.pending import PendingCheckpoint
 
 PLANTS: dict[str, Callable[[ExitStack], None]] = {}
 
@@ -83,7 +83,7 @@ def ids_start_again_after_a_restart(stack):
 
     def start(self, now_ms):
         if not self.is_active:
-            self.course.next_id = 1 + max(self.pending, default=0)
+            self.coordinator_state.next_id = 1 + max(self.pending, default=0)
         real(self, now_ms)
 
     swap(stack, CheckpointCoordinator, "start", start)

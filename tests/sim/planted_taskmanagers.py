@@ -4,12 +4,17 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from unittest.mock import patch
 
-from penstock.machines.taskmanager import task_slots
-from penstock.machines.taskmanager.task_executor import TaskExecutor
-from penstock.machines.taskmanager.task_slots import SlotConsequence, SlotEvent, TaskSlot, TaskSlots
-from penstock.model.ids import AttemptId
-from penstock.model.messages import FreeSlot, StartTask, StopTask
-from penstock.model.states import SlotState
+from penstock.engine.machines.taskmanager import task_slots
+from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
+from penstock.engine.machines.taskmanager.task_slots import (
+    SlotConsequence,
+    SlotEvent,
+    TaskSlot,
+    TaskSlots,
+)
+from penstock.engine.model.ids import AttemptId
+from penstock.engine.model.messages import FreeSlot, StartTask, StopTask
+from penstock.engine.model.states import SlotState
 
 PLANTS: dict[str, Callable[[ExitStack], None]] = {}
 

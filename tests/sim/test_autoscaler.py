@@ -2,10 +2,9 @@
 
 import pytest
 
-from penstock.machines.autoscaler.autoscaler import Autoscaler
-from penstock.machines.autoscaler.decisions import EventKind
-from penstock.machines.autoscaler.delayed import DelayedScaleDowns
-from penstock.machines.autoscaler.history import ScalingHistory
+from penstock.ops.autoscaler.rules.autoscaler import Autoscaler, DelayedScaleDowns
+from penstock.ops.autoscaler.rules.decisions import EventKind
+from penstock.ops.autoscaler.rules.history import ScalingHistory
 from simulation.autoscaler import driving, table
 from simulation.autoscaler.curves import CURVES, PLAIN, SKEWED
 from simulation.autoscaler.driving import drive
@@ -100,7 +99,7 @@ def test_without_a_look_at_the_effect_it_grows_on():
 def test_if_no_increase_ever_seems_to_help_it_is_seen(monkeypatch):
     monkeypatch.setattr(ScalingHistory, "note", lambda *_arguments: None)
     monkeypatch.setattr(
-        "penstock.machines.autoscaler.history.FormerRescale.gain", property(lambda _self: 0.0)
+        "penstock.ops.autoscaler.rules.history.FormerRescale.gain", property(lambda _self: 0.0)
     )
     curve = next(curve for curve in CURVES if curve.name == "step")
     assert EventKind.GROWTH_BLOCKED in drive(curve, SEED).kinds()

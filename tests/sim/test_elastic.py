@@ -2,22 +2,27 @@
 
 from dataclasses import replace
 from functools import cache, partial
+from unittest.mock import patch
 
 import pytest
 
-from penstock.hosting.ha.guard import JobGuard
-from penstock.machines.adaptive.transition_manager import TransitionManager
-from penstock.machines.books.slots import JobSlots
-from penstock.machines.checkpoints.coordinator import CheckpointCoordinator
-from penstock.machines.checkpoints.gateway import CheckpointGateway
-from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
-from penstock.machines.generations import scope
-from penstock.machines.generations.adaptive_master import AdaptiveMaster
-from penstock.machines.generations.chronicle import Chronicle
-from penstock.machines.generations.demand import Demand
-from penstock.machines.job import inheritance
-from penstock.machines.job.inheritance import Inheritance
-from penstock.machines.job.succession import Succession
+from penstock.engine.hosting.jobmanager.ha.guard import JobGuard
+from penstock.engine.machines.checkpoints.coordinator import CheckpointCoordinator
+from penstock.engine.machines.checkpoints.gateway import CheckpointGateway
+from penstock.engine.machines.checkpoints.job_checkpoints import JobCheckpoints
+from penstock.engine.machines.generations import partial_rescale
+from penstock.engine.machines.generations.adaptive_master import (
+    AdaptiveMaster,
+    State,
+    Trigger,
+)
+from penstock.engine.machines.generations.desired_resources import DesiredResources
+from penstock.engine.machines.generations.rescale_timeline import RescaleTimeline
+from penstock.engine.machines.job import handed_over
+from penstock.engine.machines.job.generation_handover import GenerationHandover
+from penstock.engine.machines.job.handed_over import HandedOver
+from penstock.engine.machines.job_state.job_slots import JobSlots
+from penstock.engine.machines.rescaling.transition_manager import TransitionManager
 from simulation.elastic import ElasticName
 from simulation.world import SeedResult, run_seed
 from tests.sim.planting import Plants, swap
@@ -39,17 +44,17 @@ plant = Plants(partial(run_seed, is_elastic=True))
 @plant
 def attempts_of_a_generation_begin_at_nought(stack):
     """Late messages of a former generation could be taken for those of the new one."""
-    swap(stack, Inheritance, "first_attempt", property(lambda _self: 0))
+    swap(stack, HandedOver, "first_attempt", property(lambda _self: 0))
 
 
 @plant
 def the_next_generation_does_not_wait_for_the_end_of_the_former(stack):
-    real = Succession.is_over.fget
+    real = GenerationHandover.is_over.fget
 
     def is_over(self):
         return real(self) or self.handover.is_complete
 
-    swap(stack, Succession, "is_over", property(is_over))
+    swap(stack, GenerationHandover, "is_over", property(is_over))
 
 
 @plant
@@ -75,7 +80,7 @@ def there_is_no_cooldown(stack):
 
 @plant
 def a_vertex_gets_one_subtask_more_than_it_may_have(stack):
-    real = Demand.parallelism
+    real = DesiredResources.parallelism
 
     def parallelism(self, slots):
         found = real(self, slots)
@@ -83,7 +88,7 @@ def a_vertex_gets_one_subtask_more_than_it_may_have(stack):
             return None
         return {one: count + (count > 1) for one, count in found.items()}
 
-    swap(stack, Demand, "parallelism", parallelism)
+    swap(stack, DesiredResources, "parallelism", parallelism)
 
 
 @plant
@@ -101,13 +106,13 @@ def the_next_generation_begins_with_an_older_checkpoint(stack):
 
 @plant
 def what_runs_on_gets_new_attempts(stack):
-    real = inheritance._go_on
+    real = handed_over._go_on
 
     def go_on(vertex, old):
         real(vertex, old)
         vertex.execution = replace(old.execution, attempt_id=_next(vertex))
 
-    swap(stack, inheritance, "_go_on", go_on)
+    swap(stack, handed_over, "_go_on", go_on)
 
 
 @plant
@@ -127,17 +132,19 @@ def a_vertex_runs_on_beside_a_neighbour_that_does_not(stack):
     def untouched(graph, changed):
         return frozenset(graph.vertices) - frozenset(changed)
 
-    swap(stack, scope, "untouched", untouched)
+    swap(stack, partial_rescale, "untouched", untouched)
 
 
 @plant
 def the_end_of_the_job_leaves_a_rescale_open(stack):
-    swap(stack, Chronicle, "end_with", lambda _self, _status, _now_ms: None)
+    swap(stack, RescaleTimeline, "end_with", lambda _self, _status, _now_ms: None)
 
 
 @plant
 def slots_that_come_are_not_noticed(stack):
-    swap(stack, AdaptiveMaster, "_look", lambda _self, _event: None)
+    unnoticed = {Trigger.RESOURCES_CHANGED, Trigger.TIMER_FIRED, Trigger.WAIT_TIMED_OUT}
+    rows = {pair: row for pair, row in AdaptiveMaster.TABLE.items() if pair[1] not in unnoticed}
+    stack.enter_context(patch.dict(AdaptiveMaster.TABLE, rows, clear=True))
 
 
 @plant
@@ -145,10 +152,10 @@ def what_is_asked_for_later_is_forgotten(stack):
     real = AdaptiveMaster._on_rescale
 
     def on_rescale(self, event):
-        known = self.demand
+        known = self.desired
         effects = real(self, event)
-        if known is not None and known.desired < self.demand.desired:
-            self.demand = known
+        if known is not None and known.desired_slots < self.desired.desired_slots:
+            self.desired = known
         return effects
 
     swap(stack, AdaptiveMaster, "_on_rescale", on_rescale)
@@ -161,20 +168,20 @@ def a_generation_is_placed_on_what_leaves(stack):
 
 @plant
 def vertices_that_share_their_places_are_parted(stack):
-    swap(stack, Demand, "_can_run", lambda _self, _parallelism: True)
+    swap(stack, DesiredResources, "_can_run", lambda _self, _parallelism: True)
 
 
 @plant
 def a_handover_that_is_given_up_begins_all_anew(stack):
-    real = AdaptiveMaster._settle
+    row = State.RESTARTING, Trigger.HANDOVER_FAILED
+    real = AdaptiveMaster.TABLE[row]
 
-    def settle(self, demand, event):
-        if self.generation.succession.handover.has_failed:
-            for vertex in self.generation.execution_graph.vertices:
-                vertex.execution = replace(vertex.execution, attempt_id=_next(vertex))
-        return real(self, demand, event)
+    def begin_all_anew(master):
+        for vertex in master.generation.execution_graph.vertices:
+            vertex.execution = replace(vertex.execution, attempt_id=_next(vertex))
+        return real(master)
 
-    swap(stack, AdaptiveMaster, "_settle", settle)
+    stack.enter_context(patch.dict(AdaptiveMaster.TABLE, {row: begin_all_anew}))
 
 
 @plant
@@ -203,7 +210,8 @@ def the_next_driver_counts_its_checkpoints_anew(stack):
 
 
 def _next(vertex):
-    return replace(vertex.execution.attempt_id, attempt=vertex.take_attempt())
+    attempt_id = vertex.execution.attempt_id
+    return replace(attempt_id, attempt=attempt_id.attempt + 1)
 
 
 @cache

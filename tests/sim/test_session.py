@@ -6,11 +6,10 @@ from functools import cache
 
 import pytest
 
-from penstock.machines.dispatcher.dispatcher import Dispatcher, Phase
-from penstock.machines.dispatcher.effects import CleanUp
-from penstock.machines.workers.pool import WorkerPool
-from penstock.machines.workers.worker import Worker
-from penstock.model.states import JobStatus
+from penstock.engine.machines.dispatcher.dispatcher import Dispatcher, Phase
+from penstock.engine.machines.dispatcher.effects import CleanUp
+from penstock.engine.machines.workers.pool import Worker, WorkerPool
+from penstock.engine.model.states import JobStatus
 from simulation.session.command import summarize
 from simulation.session.expectations import SessionName
 from simulation.session.world import SessionResult, run_session_seed

@@ -8,15 +8,15 @@ from collections import Counter
 
 import pytest
 
-from penstock.hosting.jobmanager.machine_shell import MachineShell
-from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
-from penstock.machines.books import job_status
-from penstock.machines.execution import execution
-from penstock.machines.execution.execution import ExecutionEvent
-from penstock.machines.job.job_master import JobMaster
-from penstock.machines.resources.resource_manager import ResourceManager
-from penstock.machines.taskmanager.task_executor import TaskExecutor
-from penstock.model.states import JobStatus
+from penstock.engine.hosting.jobmanager.machine_shell import MachineShell
+from penstock.engine.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
+from penstock.engine.machines.execution import execution
+from penstock.engine.machines.execution.execution import ExecutionEvent
+from penstock.engine.machines.job.job_master import JobMaster
+from penstock.engine.machines.job_state import job_status
+from penstock.engine.machines.resources.resource_manager import ResourceManager
+from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
+from penstock.engine.model.states import JobStatus
 from simulation import runner
 from simulation.elastic import ElasticName
 from simulation.invariants import JOB_MOVES, TASK_MOVES, Invariants, Name, Violation
@@ -196,12 +196,12 @@ def test_a_trivial_state_does_not_count_as_an_evaluation() -> None:
 
 def test_the_moves_that_are_allowed_are_those_of_the_machines() -> None:
     """They are written down twice on purpose; where they differ one of them is wrong."""
-    moves = {
+    transitions = {
         (state, following)
         for (state, event), (following, _) in execution.TABLE.items()
         if following is not state and event not in {ExecutionEvent.RESET, ExecutionEvent.SUSPEND}
     }
-    assert moves == TASK_MOVES
+    assert transitions == TASK_MOVES
     own = {
         (status, following)
         for (status, _), following in job_status.TABLE.items()

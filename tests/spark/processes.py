@@ -6,7 +6,7 @@ import time
 
 import psutil
 
-from penstock.hosting.taskmanager.child import PROCESS_NAME
+from penstock.engine.hosting.taskmanager.child import PROCESS_NAME
 
 HANG_S = 30.0
 _LOOK_AGAIN_S = 0.2
@@ -26,7 +26,7 @@ def end_idle_workers() -> None:
     """Those that wait for another job of the session, as they are meant to."""
     from pyspark import SparkContext
 
-    from penstock.hosting.spark.session_workers import make_room
+    from penstock.engine.hosting.spark.session_workers import make_room
 
     if SparkContext._active_spark_context is not None:
         make_room(SparkContext._active_spark_context, 1000)

@@ -61,7 +61,7 @@ def begin_jvm() -> None:
     """It keeps the settings that it is begun with, for all sessions: so those that are common to all."""
     from pyspark import SparkConf, SparkContext
 
-    from penstock.hosting.spark.session import UNNAMED
+    from penstock.engine.hosting.spark.session import UNNAMED
 
     common = SparkConf(loadDefaults=False).setAll(list(COMMON.items()))
     # Nobody has named a master, for tests of the embedded session.

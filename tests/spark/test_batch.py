@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from penstock.common import Encoder, Types
+from penstock.connectors.file_system import FileSink
 from penstock.datastream import (
     BroadcastProcessFunction,
     KeyedProcessFunction,
@@ -18,11 +19,10 @@ from penstock.datastream import (
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
-from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.state import MapStateDescriptor
-from penstock.hosting.shipping.interpreter import VARIABLE
-from penstock.model.errors import JobExecutionError
-from penstock.model.states import ExecutionState
+from penstock.engine.hosting.shipping.interpreter import VARIABLE
+from penstock.engine.model.errors import JobExecutionError
+from penstock.engine.model.states import ExecutionState
 from tests.spark.programs import LINES, environment, expected_counts
 from tests.spark.sessions import LOCAL
 from tests.tools.output_files import files_below, lines_in

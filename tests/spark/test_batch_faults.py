@@ -11,11 +11,11 @@ import psutil
 import pytest
 
 from penstock.common import Configuration, Encoder, Types, WatermarkStrategy
+from penstock.connectors.file_system import BucketAssigner, FileSink
+from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream import MapFunction, RuntimeExecutionMode, StreamExecutionEnvironment
-from penstock.datastream.connectors.file_system import BucketAssigner, FileSink
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.model.errors import JobExecutionError
-from penstock.model.states import ExecutionState
+from penstock.engine.model.errors import JobExecutionError
+from penstock.engine.model.states import ExecutionState
 from tests.spark.processes import executor_jvms
 from tests.spark.sessions import LOCAL
 from tests.spark.standalone import standalone

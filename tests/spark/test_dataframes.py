@@ -14,8 +14,8 @@ from penstock.common import Duration, RestartStrategies, Row, Time, Types
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.columns import col, count, sum_
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import GraphError, JobExecutionError
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import GraphError, JobExecutionError
 from tests.spark.programs import LINES, environment
 
 pytestmark = pytest.mark.spark
@@ -329,3 +329,30 @@ def test_a_partition_that_spark_cannot_compute_fails_the_job_with_sparks_words(s
     env.from_spark(broken).print()
     with pytest.raises(JobExecutionError, match=r"(?s)Spark has given up partition .*too large"):
         env.execute("broken")
+
+
+ODD = Types.ROW_NAMED(["n", "v"], [Types.LONG(), Types.STRING()])
+
+
+def with_half_a_pair(mode):
+    """One of five texts has no columns."""
+    numbers = env_in(mode, 1).from_collection(range(5))
+    return numbers.map(lambda n: Row(n=n, v="cut \ud83d" if n == 3 else "fine"), ODD).name("Texts")
+
+
+@pytest.mark.parametrize("mode", ["BATCH", "STREAMING"])
+@pytest.mark.usefixtures("spark")
+def test_a_record_that_has_no_columns_is_skipped_where_its_operator_skips(mode):
+    frame = with_half_a_pair(mode).on_error("skip").to_spark()
+    assert sorted(row.n for row in frame.collect()) == [0, 1, 2, 4]
+
+
+@pytest.mark.parametrize("mode", ["BATCH", "STREAMING"])
+@pytest.mark.usefixtures("spark")
+def test_a_record_that_has_no_columns_is_named_with_its_field_and_the_line(mode):
+    stream = with_half_a_pair(mode)
+    with pytest.raises(Exception, match="DataFrame") as raised:
+        stream.to_spark().collect()
+    text = str(raised.value)
+    for part in ("n=3", "field 'v'", "test_dataframes.py"):
+        assert part in text

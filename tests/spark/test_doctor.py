@@ -2,11 +2,11 @@
 
 import pytest
 
-from penstock.hosting.doctor import examine as doctor
-from penstock.hosting.doctor.examine import examine
-from penstock.hosting.spark.checks import ALL_JOBS, NO_JOBS, STREAMING, JobKind
-from penstock.model.config import Settings
-from penstock.ui.cli import main
+from penstock.engine.hosting.spark.checks import ALL_JOBS, NO_JOBS, STREAMING, JobKind
+from penstock.engine.model.config import Settings
+from penstock.ops.cli.cli import main
+from penstock.ops.doctor import examine as doctor
+from penstock.ops.doctor.examine import examine
 
 pytestmark = pytest.mark.spark
 

@@ -1,24 +1,51 @@
-"""Encrypted jobs on executors of their own, and what of a job's secret crosses Spark: nothing."""
+"""The connections of jobs on executors of their own are encrypted, and what of a job's secrets crosses Spark: nothing."""
 
 from collections import Counter
 
 import pytest
 from pyspark.sql import functions as F
 
-from penstock.hosting.spark import worker_launcher
-from penstock.hosting.spark.provider import SparkProvider
-from penstock.hosting.wire import tls
-from penstock.hosting.workers.shared_workers import SharedWorkers
+from penstock.engine.hosting.jobmanager.control_server import ControlServer
+from penstock.engine.hosting.network.wire.handshake import (
+    ROLE_REGISTRATION,
+    ROLE_SUPERVISOR,
+    ROLE_TASKMANAGER,
+)
+from penstock.engine.hosting.spark import session_workers
+from penstock.engine.hosting.spark.provider import SparkProvider
+from penstock.engine.hosting.spark.workers.shared_workers import SharedWorkers
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment, expected_counts, last_counts, word_count
+from tests.tools.identities import secrets_of
 
 pytestmark = pytest.mark.spark
-ENCRYPTED = {
-    "security.ssl.internal.enabled": "true",
+OVER_TCP = {
     "penstock.exchange.local-sockets": "false",
     "taskmanager.numberOfTaskSlots": "1",
 }
-ISOLATED = ENCRYPTED | {"penstock.cluster.job-isolation": "true"}
+ISOLATED = OVER_TCP | {"penstock.cluster.job-isolation": "true"}
+
+
+@pytest.fixture
+def connections(monkeypatch):
+    """The role and the protocol of each connection that dials the driver."""
+    found = []
+    authenticate = ControlServer._authenticate
+
+    async def recorded(server, reader, writer):
+        handshake = await authenticate(server, reader, writer)
+        found.append((handshake.role, writer.get_extra_info("ssl_object").version()))
+        return handshake
+
+    monkeypatch.setattr(ControlServer, "_authenticate", recorded)
+    return found
+
+
+def assert_keeps_secrets(carried, known):
+    assert "PRIVATE" not in carried
+    for secret in set().union(*map(secrets_of, known)):
+        assert secret.hex() not in carried
+        assert repr(secret)[2:-1] not in carried
 
 
 @pytest.fixture
@@ -36,20 +63,13 @@ def tasks(monkeypatch):
     return carried
 
 
-def test_a_keyed_job_over_tls(spark_cluster, tasks, monkeypatch):
-    shaken = []
-    context_of = tls.server_context
-    monkeypatch.setattr(
-        "penstock.hosting.jobmanager.control_server.server_context",
-        lambda identity: shaken.append(identity) or context_of(identity),
-    )
+def test_a_keyed_job_over_tls(spark_cluster, tasks, connections):
     with word_count(environment(2, **ISOLATED)).execute_and_collect() as updates:
         assert last_counts(updates) == expected_counts()
-    assert len(shaken) == 2 * len(tasks)  # Of each TaskManager, and of its supervisor.
+    roles = (ROLE_REGISTRATION, ROLE_SUPERVISOR, ROLE_TASKMANAGER)
+    assert Counter(connections) == {(role, "TLSv1.3"): len(tasks) for role in roles}
     for carried, credentials in tasks:
-        assert credentials.secret.hex() not in carried
-        assert repr(credentials.secret) not in carried
-        assert "PRIVATE" not in carried
+        assert_keeps_secrets(carried, [credentials])
     assert not taskmanagers_left()
 
 
@@ -58,7 +78,7 @@ def crossing(spark_cluster, monkeypatch):
     """What each Spark task of a worker carries, and the credentials of the pool and of the jobs in it."""
     assert not taskmanagers_left(), "a warm worker would need no Spark task"
     carried, known = [], []
-    body_of, host = worker_launcher.body_of, SharedWorkers._host
+    body_of, host = session_workers.body_of, SharedWorkers._host
 
     def recorded(config, archive):
         carried.append(repr(config))
@@ -68,38 +88,29 @@ def crossing(spark_cluster, monkeypatch):
         known.extend((workers._credentials, workers._wanted[start_id].credentials))
         host(workers, worker_id, start_id, slots)
 
-    monkeypatch.setattr(worker_launcher, "body_of", recorded)
+    monkeypatch.setattr(session_workers, "body_of", recorded)
     monkeypatch.setattr(SharedWorkers, "_host", hosts)
     return carried, known
 
 
 @pytest.mark.long
-def test_a_keyed_job_over_tls_in_processes_that_jobs_share(crossing, monkeypatch):
+def test_a_keyed_job_over_tls_in_processes_that_jobs_share(crossing, connections):
     carried, known = crossing
-    shaken = []
-    context_of = tls.server_context
-    monkeypatch.setattr(
-        "penstock.hosting.jobmanager.control_server.server_context",
-        lambda identity: shaken.append(identity) or context_of(identity),
-    )
-    with word_count(environment(2, **ENCRYPTED)).execute_and_collect() as updates:
+    with word_count(environment(2, **OVER_TCP)).execute_and_collect() as updates:
         assert last_counts(updates) == expected_counts()
     assert len(carried) == 2
-    # Of each TaskManager, and of its supervisor with the JobManager and with the pool.
-    assert len(shaken) == 3 * len(carried)
-    assert len({one.secret for one in known}) == 2
+    # A supervisor has a connection to the pool and one to the JobManager.
+    times = {ROLE_REGISTRATION: 2, ROLE_SUPERVISOR: 4, ROLE_TASKMANAGER: 2}
+    assert Counter(connections) == {(role, "TLSv1.3"): count for role, count in times.items()}
+    assert len({one.identity for one in known}) == 2
     for text in carried:
-        assert not [one for one in known if one.secret.hex() in text or repr(one.secret) in text]
-        assert "PRIVATE" not in text
+        assert_keeps_secrets(text, known)
     assert not taskmanagers_left()
 
 
-@pytest.mark.parametrize(
-    "settings", [ENCRYPTED, pytest.param({}, marks=pytest.mark.long)], ids=["TLS", "tags"]
-)
-def test_a_dataframe_is_fed_to_a_streaming_job(spark_cluster, settings):
+def test_a_dataframe_is_fed_to_a_streaming_job(spark_cluster):
     frame = spark_cluster.range(0, 10_000, 1, 3).withColumn("key", F.col("id") % 5)
-    env = environment(2, **settings)
+    env = environment(2, **OVER_TCP)
     keys = env.from_spark(frame).map(lambda row: row.key)
     with keys.execute_and_collect() as found:
         assert Counter(found) == dict.fromkeys(range(5), 2000)

@@ -9,8 +9,7 @@ from collections import Counter
 import pytest
 
 from penstock.common import Encoder, RestartStrategies, Types, WatermarkStrategy
-from penstock.datastream import MapFunction, StreamExecutionEnvironment
-from penstock.datastream.connectors.base import (
+from penstock.connectors.api.base import (
     Boundedness,
     QueueEnumerator,
     ReaderStatus,
@@ -18,18 +17,19 @@ from penstock.datastream.connectors.base import (
     Source,
     SourceReader,
 )
-from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
-from penstock.hosting.observer import JobObserver
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.spark.host import SparkHost
-from penstock.model.errors import (
+from penstock.connectors.file_system import FileSink, FileSource, StreamFormat
+from penstock.datastream import MapFunction, StreamExecutionEnvironment
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.hosting.program.spark_host import SparkHost
+from penstock.engine.model.errors import (
     ConfigurationError,
     GraphError,
     JobExecutionError,
     NoResourceAvailable,
     PenstockError,
 )
-from penstock.model.states import JobStatus
+from penstock.engine.model.states import JobStatus
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts
 from tests.tools.output_files import files_below, lines_in
@@ -45,10 +45,10 @@ class Recorder(JobObserver):
         self.restarts = 0
         self.requested = 0
 
-    def status_changed(self, change) -> None:
+    def on_job_status_changed(self, change) -> None:
         self.restarts += change.status is JobStatus.RESTARTING
 
-    def taskmanager_requested(self, resource_id) -> None:
+    def on_start_task_manager(self, event) -> None:
         self.requested += 1
 
 

@@ -7,20 +7,20 @@ import psutil
 import pytest
 
 from penstock.common import Encoder, WatermarkStrategy
-from penstock.compiler.job_graph_builder import build_job_graph
+from penstock.connectors.file_system import FileSink
 from penstock.datastream import SlotSharingGroup
 from penstock.datastream.connectors import DataGeneratorSource
-from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.observer import JobObserver
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.shipping.pickling import serialize
-from penstock.hosting.spark.host import SparkHost
-from penstock.machines.books.job_settings import job_settings_of
-from penstock.machines.planning.planner import plan
-from penstock.model.config import Settings
-from penstock.model.errors import NoResourceAvailable
-from penstock.model.ids import JobId
-from penstock.model.states import ExecutionState, JobStatus
+from penstock.engine.compiler.job_graph_builder import build_job_graph
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.hosting.program.spark_host import SparkHost
+from penstock.engine.hosting.shipping.pickling import serialize
+from penstock.engine.machines.job_state.job_settings import job_settings_of
+from penstock.engine.machines.planning.planner import plan
+from penstock.engine.model.config import Settings
+from penstock.engine.model.errors import NoResourceAvailable
+from penstock.engine.model.ids import JobId
+from penstock.engine.model.states import ExecutionState, JobStatus
 from tests.spark.processes import executor_jvms, taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
 from tests.tools.output_files import files_below, lines_in
@@ -36,7 +36,7 @@ class Ancestry(JobObserver):
         self.taskmanagers: dict[str, tuple[int, int, list[str]]] = {}
         self.spark_tasks = []
 
-    def taskmanager_registered(self, message) -> None:
+    def on_register_task_manager(self, message) -> None:
         process = psutil.Process(message.pid)
         above = [" ".join(parent.cmdline()) for parent in process.parents()]
         self.taskmanagers[message.resource_id] = (process.ppid(), message.supervisor_pid, above)
@@ -172,7 +172,7 @@ class Registrations(JobObserver):
     def __init__(self) -> None:
         self.messages = []
 
-    def taskmanager_registered(self, message) -> None:
+    def on_register_task_manager(self, message) -> None:
         self.messages.append(message)
 
 

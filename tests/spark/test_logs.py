@@ -11,14 +11,14 @@ from collections import Counter
 import pytest
 
 from penstock.common import RestartStrategies, Types
-from penstock.hosting.jobmanager.questions import LAST_LINES_NAME
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.spark.host import SparkHost
-from penstock.model.ids import ResourceId
-from penstock.model.messages import ReadLog
-from penstock.model.states import JobStatus
-from penstock.ui.cli import main
-from penstock.ui.remote.log_reading import GAP
+from penstock.engine.hosting.jobmanager.questions import LAST_LINES_NAME
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.hosting.program.spark_host import SparkHost
+from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.messages import ReadLog
+from penstock.engine.model.states import JobStatus
+from penstock.ops.cli.cli import main
+from penstock.ops.cli.remote.logs import GAP
 from tests.spark.processes import taskmanagers, taskmanagers_left
 from tests.spark.programs import environment
 from tests.spark.waiting import until_there
@@ -78,7 +78,7 @@ def test_log_stdout_list_and_threads_of_a_taskmanager_come_through_the_driver(
         rf"^[\d-]{{10}} [\d:,]{{12}} INFO    app\.prices {place} - price of 7$",
         rf" WARNING app\.prices {place} - no price for 7$",
         rf" INFO    stdout {place} - looked at 7$",
-        r" INFO    penstock\.hosting\.taskmanager\.log - job=.*INITIALIZING->RUNNING$",
+        r" INFO    penstock\.engine\.hosting\.taskmanager\.log - job=.*INITIALIZING->RUNNING$",
     ):
         assert len(re.findall(line, log, re.MULTILINE)) >= 1, line
     assert "detail of" not in log

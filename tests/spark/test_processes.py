@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 import penstock
-from penstock.hosting.taskmanager.child import PROCESS_NAME
+from penstock.engine.hosting.taskmanager.child import PROCESS_NAME
 from tests.spark.processes import command_of
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.common import Configuration
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-from penstock.model.errors import ConfigurationError, JobExecutionError
+from penstock.engine.model.errors import ConfigurationError, JobExecutionError
 from tests.tools.hosting.target_folders import COMPILED, install, write
 
 MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]

@@ -7,15 +7,16 @@ import time
 
 import pytest
 
-from penstock.hosting.spark import background_jobs, host, shared_provider
-from penstock.hosting.spark import session as spark_session
-from penstock.hosting.spark.configuration import configuration_of
-from penstock.hosting.spark.provider import SparkPlace, SparkProvider
-from penstock.hosting.spark.session import active_session, session_for
-from penstock.hosting.spark.slots import SparkSlots
-from penstock.model.config import Settings
-from penstock.model.errors import ConfigurationError, JobExecutionError
-from penstock.model.slot_size import UNSIZED
+from penstock.engine.hosting.program import spark_host as host
+from penstock.engine.hosting.spark import background_jobs, shared_provider
+from penstock.engine.hosting.spark import session as spark_session
+from penstock.engine.hosting.spark.configuration import configuration_of
+from penstock.engine.hosting.spark.provider import SparkPlace, SparkProvider
+from penstock.engine.hosting.spark.session import active_session, session_for
+from penstock.engine.hosting.spark.slots import SparkSlots
+from penstock.engine.model.config import Settings
+from penstock.engine.model.errors import ConfigurationError, JobExecutionError
+from penstock.engine.model.slot_size import UNSIZED
 from tests.spark.programs import environment, expected_counts, last_counts, word_count
 
 pytestmark = pytest.mark.spark

@@ -11,17 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.common import Duration, Encoder, Time, Types, WatermarkStrategy
-from penstock.datastream import (
-    MapFunction,
-    OutputTag,
-    ProcessFunction,
-    ProcessWindowFunction,
-)
+from penstock.connectors.file_system import FileSink, FileSource, StreamFormat
+from penstock.datastream import MapFunction, OutputTag, ProcessFunction, ProcessWindowFunction
 from penstock.datastream.columns import col
 from penstock.datastream.connectors import DataGeneratorSource
-from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
-from penstock.datastream.formats.parquet import ParquetFormat, ParquetWriterFactory
 from penstock.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from penstock.formats.parquet import ParquetFormat, ParquetWriterFactory
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
 from tests.tools.output_files import committed_lines, files_below

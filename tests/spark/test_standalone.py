@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.hosting.spark import slots as spark_slots
-from penstock.model.errors import NoResourceAvailable
+from penstock.engine.hosting.spark import slots as spark_slots
+from penstock.engine.model.errors import NoResourceAvailable
 from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
 from tests.spark.sessions import LOCAL
 from tests.spark.standalone import standalone

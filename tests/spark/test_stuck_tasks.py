@@ -11,8 +11,8 @@ import pytest
 
 from penstock.common import Configuration, RestartStrategies
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.spark.host import SparkHost
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.hosting.program.spark_host import SparkHost
 from tests.spark.processes import taskmanagers_left
 from tests.spark.test_failures import Recorder
 
@@ -51,8 +51,8 @@ class Losses(Recorder):
         super().__init__()
         self.causes: list[str] = []
 
-    def taskmanager_lost(self, resource_id, cause) -> None:
-        self.causes.append(cause)
+    def on_task_manager_lost(self, event) -> None:
+        self.causes.append(event.cause)
 
 
 def run(get_stuck, folder) -> tuple[list[str], Losses]:
@@ -122,6 +122,6 @@ def test_a_call_that_cannot_be_interrupted_costs_its_taskmanager_and_its_stack_i
     assert why in cause
     assert f"in {get_stuck.__name__}" in cause
     assert "test_stuck_tasks.py" in cause
-    assert "penstock/runtime" not in cause
+    assert "penstock/engine/runtime" not in cause
     assert losses.requested == 2
     assert not taskmanagers_left()

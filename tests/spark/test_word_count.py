@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from penstock.model.errors import JobExecutionError, NoResourceAvailable
+from penstock.engine.model.errors import JobExecutionError, NoResourceAvailable
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
 from tests.tools.waiting import wait_until
@@ -56,7 +56,9 @@ def test_a_user_error_is_shown_first_with_operator_record_and_source_line(spark)
     assert "ZeroDivisionError" in text and "10 // v" in text
     assert "in operator: Divide" in text
     assert "at record:   0" in text
-    assert "/penstock/runtime/" not in text  # Nor other frames of ours, which say nothing to users.
+    assert (
+        "/penstock/engine/runtime/" not in text
+    )  # Nor other frames of ours, which say nothing to users.
     assert "test_word_count.py:" in text.split("built at:")[1].splitlines()[0]
 
 

@@ -1,4 +1,4 @@
-"""Somebody who listens on the network: all that crosses the loopback device, put together by connection. Linux, as root."""
+"""Somebody who listens on the network: all that crosses a device, put together by connection. Linux, as root."""
 
 from __future__ import annotations
 
@@ -28,15 +28,20 @@ _TCP = 6
 
 
 class Listener:
-    """Listens between `with` and its end; `heard` then has what each end of each connection has sent."""
+    """Listens between `with` and its end; `heard` then has what each end of each connection has sent.
 
-    def __init__(self) -> None:
+    `device`, `address`: of the network card, and of a machine that is reached through it.
+    """
+
+    def __init__(self, device: str = "lo", address: str = "127.0.0.1") -> None:
+        self._address = address
+        self._sees_twice = device == "lo"
         self.heard: list[bytes] = []
         self._packets: list[bytes] = []
         self._last = os.urandom(32)
         self._sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS))
         self._sock.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, _ROOM)
-        self._sock.bind(("lo", 0))
+        self._sock.bind((device, 0))
         self._thread = threading.Thread(target=self._listen)
 
     def __enter__(self) -> Self:
@@ -50,7 +55,7 @@ class Listener:
         _trace: TracebackType | None,
     ) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            sender.sendto(self._last, ("127.0.0.1", _DISCARD))
+            sender.sendto(self._last, (self._address, _DISCARD))
         self._thread.join()
         self._sock.close()
         self.heard = _put_together(self._packets)
@@ -74,7 +79,8 @@ class Listener:
         packet = b""
         while not packet.endswith(self._last):
             packet, address = self._sock.recvfrom(1 << 18)
-            if address[2] == _OUTGOING:  # Each packet is seen as it goes and as it comes.
+            # On the loopback device each packet is seen as it goes and as it comes.
+            if address[2] == _OUTGOING or not self._sees_twice:
                 self._packets.append(packet)
 
 

@@ -81,7 +81,7 @@ class ContainerGrammar(Grammar):
         return self._of_containers(shapes, depth)
 
     def _of_containers(self, shapes, depth):
-        record = self.random.choice(self._records)
+        record = "r"
         read = (self._read(record, "l"), self._read(record, "m"), self._value(depth - 1, "text"))
         return self.random.choice(shapes).format(*read, self._new())
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from penstock.common.typeinfo import Types
-from penstock.model.row import Row
+from penstock.engine.model.row import Row
 
 FIELDS = {
     "a": Types.LONG(),
@@ -161,7 +161,6 @@ class Grammar:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self._variables = []
-        self._records = ("r",)
 
     def function(self, style="attribute"):
         """The text of a function `f(r)`. `style`: how it reads fields: by attribute, item, or position."""
@@ -172,33 +171,6 @@ class Grammar:
             self._variables = list(self.fields)
         self._block(lines, "    ", 2)
         return "\n".join(lines) + "\n"
-
-    def reduce(self, style="attribute"):
-        """The text of a reduce function `f(r, q)`, which mostly returns a record with the same fields."""
-        self._variables, self._style, self._records = [], style, ("r", "q")
-        lines = ["def f(r, q):", "    v0 = v1 = v2 = v3 = 1"]
-        self._block(lines, "    ", 1)
-        self._records = ("r",)
-        return "\n".join(lines) + "\n"
-
-    def _reduced(self):
-        """A record of what two records have, or one of the two."""
-        if self.random.random() < 0.15:
-            return self.random.choice(self._records)
-        parts = {name: self._reduced_field(name) for name in FIELDS}
-        if self._style == "position":
-            return f"({', '.join(parts.values())})"
-        return f"Row({', '.join(f'{name}={part}' for name, part in parts.items())})"
-
-    def _reduced_field(self, name):
-        one, other = (self._read(record, name) for record in self._records)
-        drawn = self.random.random()
-        if drawn < 0.6:
-            return self.random.choice((one, other))
-        if drawn < 0.9:
-            shapes = ("({0} + {1})", "max({0}, {1})", "({0} if {0} else {1})", "({0} or {1})")
-            return self.random.choice(shapes).format(one, other)
-        return self._value(2)
 
     def _block(self, lines, indent, depth):
         """Statements, of which the last one returns, or does not."""
@@ -248,8 +220,6 @@ class Grammar:
 
     def _result(self):
         kind = self.random.random()
-        if len(self._records) > 1 and self.random.random() < 0.8:
-            return self._reduced()
         if kind < 0.35:
             return f"({', '.join(self._value(3) for _ in range(self.random.randrange(1, 4)))},)"
         if kind < 0.45:
@@ -260,7 +230,7 @@ class Grammar:
 
     def _field(self, kind):
         name = self.random.choice(_FIELDS_OF.get(kind, list(self.fields)))
-        return self._read(self.random.choice(self._records), name)
+        return self._read("r", name)
 
     def _read(self, record, name):
         if self._style == "attribute":
@@ -449,9 +419,9 @@ class Grammar:
 
 def columns(records, kind=TYPE):
     """The records as an Arrow batch of a ROW type."""
-    from penstock.model.row import make_row
-    from penstock.runtime.codecs.convert import to_columns
-    from penstock.runtime.elements import RowBatch
+    from penstock.engine.model.row import make_row
+    from penstock.engine.runtime.codecs.convert import to_columns
+    from penstock.engine.runtime.elements import RowBatch
 
     rows = [make_row(tuple(kind.get_field_names()), values) for values in records]
     batch = to_columns(RowBatch(rows), kind)

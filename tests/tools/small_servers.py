@@ -12,6 +12,8 @@ from pathlib import Path
 from tests.tools.waiting import wait_until
 
 PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
+START_S = 120
+"""RabbitMQ takes ten seconds of CPU, and shares two cores with other tests."""
 
 
 class ServerMissing(AssertionError):
@@ -64,7 +66,9 @@ class SmallServer:
             self._process = subprocess.Popen(
                 self._command(self), stdout=file, stderr=file, cwd=self.folder
             )
-        wait_until(lambda: self._answers() or self._ended(), f"no answer: {log.read_text()}")
+        wait_until(
+            lambda: self._answers() or self._ended(), f"it does not answer, see {log}", START_S
+        )
         if self._ended():
             raise ServerMissing(log.read_text())
 

@@ -31,12 +31,7 @@ from penstock.datastream.state import (
     ReducingState,
     ValueState,
 )
-from penstock.datastream.window import (
-    TimeWindow,
-    Trigger,
-    TriggerResult,
-    TumblingEventTimeWindows,
-)
+from penstock.datastream.window import TimeWindow, Trigger, TriggerResult, TumblingEventTimeWindows
 
 LATE = OutputTag("late", Types.STRING())
 TEN_SECONDS = TumblingEventTimeWindows.of(Time.seconds(10))

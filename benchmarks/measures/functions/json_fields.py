@@ -16,13 +16,13 @@ from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.measures.functions.row_functions import BID, FIELDS, chain_of, with_loop
-from penstock.datastream.connectors.file_system import StreamFormat
-from penstock.datastream.formats.file_format import FileFormat
-from penstock.datastream.formats.file_listing import FilePiece
-from penstock.datastream.formats.json_blocks import records
-from penstock.runtime.context import UserFunction
-from penstock.runtime.operators import FilterOperator, MapOperator
-from penstock.runtime.operators.stateless import FunctionOperator
+from penstock.connectors.file_system import StreamFormat
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.operators import FilterOperator, MapOperator
+from penstock.engine.runtime.operators.stateless import FunctionOperator
+from penstock.formats import json_records as records
+from penstock.formats.file_format import FileFormat
+from penstock.formats.file_listing import FilePiece
 
 ABOUT = __doc__.split("\n\n", maxsplit=1)[1].strip()
 LINES = 200_000

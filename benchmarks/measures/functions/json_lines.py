@@ -15,7 +15,7 @@ from pyarrow import json as arrow_json
 from benchmarks.figures import Figure
 from benchmarks.measures.functions.json_fields import line
 from benchmarks.measures.functions.row_functions import BID
-from penstock.datastream.formats.json_columns import json_schema_of, read_lines
+from penstock.formats.json_columns import json_schema_of, read_lines
 
 ABOUT = __doc__.split("\n\n", maxsplit=1)[1].strip()
 LINES = 200_000

@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from benchmarks.figures import Figure
 from penstock.common.typeinfo import Types
-from penstock.model.graph.chain import ChainedOperator, ChainInput, ChainSpec, ChainTarget
-from penstock.model.row import Row
-from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import ColumnBatch
-from penstock.runtime.operator import OperatorContext
-from penstock.runtime.operators import FilterOperator, FlatMapOperator, MapOperator
-from penstock.runtime.operators.stateless import FunctionOperator
-from penstock.runtime.task.chain import OperatorChain
+from penstock.engine.model.graph.chain import ChainedOperator, ChainInput, ChainSpec, ChainTarget
+from penstock.engine.model.row import Row
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.elements import ColumnBatch
+from penstock.engine.runtime.operator import OperatorContext
+from penstock.engine.runtime.operators import FilterOperator, FlatMapOperator, MapOperator
+from penstock.engine.runtime.operators.stateless import FunctionOperator
+from penstock.engine.runtime.task.chain import OperatorChain
 
 ABOUT = __doc__.split("\n\n", maxsplit=1)[1].strip()
 RECORDS = 400_000

@@ -23,21 +23,21 @@ from benchmarks.processor_time import worker_seconds
 from benchmarks.workloads.running_sum import RunningSum, key_of
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.job_client import JobClient
-from penstock.datastream.connectors.datagen import DataGeneratorSource
+from penstock.connectors.datagen import DataGeneratorSource
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.hosting.checkpoints.storage import CheckpointStorage
-from penstock.hosting.task.held_off_gc import COLLECTOR_HELD_OFF
-from penstock.model.completed_checkpoint import OperatorRestore
-from penstock.model.ids import JobId
-from penstock.runtime.operators.keyed import restore_backend
-from penstock.runtime.records.frozen import plain_dumps
-from penstock.runtime.state.contract import KeyedStateBackend, ValueState
-from penstock.runtime.state.heap import HeapKeyedStateBackend
-from penstock.runtime.state.rocks.backend import RocksKeyedStateBackend, RocksSettings
-from penstock.runtime.state.rocks.database import slot_memory
-from penstock.runtime.state.snapshot import OperatorSnapshot, Sharing
-from penstock.runtime.state.snapshot_reader import Beside, read_operator
-from penstock.runtime.state.snapshot_writer import write_operator
+from penstock.engine.hosting.checkpoints.storage import CheckpointStorage
+from penstock.engine.hosting.taskmanager.task.held_off_gc import COLLECTOR_HELD_OFF
+from penstock.engine.model.completed_checkpoint import OperatorRestore
+from penstock.engine.model.ids import JobId
+from penstock.engine.runtime.operators.keyed import restore_backend
+from penstock.engine.runtime.records.frozen import plain_dumps
+from penstock.engine.runtime.state.contract import KeyedStateBackend, ValueState
+from penstock.engine.runtime.state.heap import HeapKeyedStateBackend
+from penstock.engine.runtime.state.rocks.backend import RocksKeyedStateBackend, RocksSettings
+from penstock.engine.runtime.state.rocks.database import slot_memory
+from penstock.engine.runtime.state.snapshot import OperatorSnapshot, Sharing
+from penstock.engine.runtime.state.snapshot_reader import Beside, read_operator
+from penstock.engine.runtime.state.snapshot_writer import write_operator
 
 KEYS = 1_000_000
 INTERVAL_S = 1

@@ -22,10 +22,10 @@ from benchmarks.memory import resident_mib
 from benchmarks.probes import TASKMANAGERS, environment
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.job_client import JobClient
+from penstock.connectors.datagen import DataGeneratorSource
 from penstock.datastream import KeyedProcessFunction, RuntimeContext
-from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.model.checkpoint_statistics import CheckpointSummary
+from penstock.engine.model.checkpoint_statistics import CheckpointSummary
 
 KEYS = 400_000
 VALUE_BYTES = 1000

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
@@ -26,11 +26,11 @@ from benchmarks.workloads.recovery_job import MarkingSink, pair_of
 from benchmarks.workloads.running_sum import RunningSum, key_of
 from penstock.common import WatermarkStrategy
 from penstock.common.job_client import JobClient
-from penstock.datastream.connectors.datagen import DataGeneratorSource
-from penstock.hosting.observer import JobObserver
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.spark.host import SparkHost
-from penstock.hosting.taskmanager.child import PROCESS_NAME
+from penstock.connectors.datagen import DataGeneratorSource
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.hosting.program.spark_host import SparkHost
+from penstock.engine.hosting.taskmanager.child import PROCESS_NAME
 
 KILLS_MIN: Final = 20
 FREEZES_MIN: Final = 5
@@ -60,7 +60,7 @@ class Losses(JobObserver):
         self.at: list[float] = []
         self.lost = threading.Event()
 
-    def taskmanager_lost(self, resource_id: Any, cause: str) -> None:
+    def on_task_manager_lost(self, event) -> None:
         self.at.append(time.monotonic())
         self.lost.set()
 

@@ -17,8 +17,8 @@ from benchmarks.probes import environment
 from benchmarks.workloads.rescale_job import BYTES_OF_A_KEY, NUMBERS, Hoard, TimelineSink, key_of
 from penstock.common import WatermarkStrategy
 from penstock.common.job_client import JobClient
-from penstock.datastream.connectors.datagen import DataGeneratorSource
-from penstock.model.options.cluster import SparkOptions
+from penstock.connectors.datagen import DataGeneratorSource
+from penstock.engine.model.options.cluster import SparkOptions
 
 FEW: Final = 2
 MANY: Final = 4

@@ -13,12 +13,12 @@ from benchmarks.peers.programs.checks import BASE_MS, Arguments, each, q5_of
 from benchmarks.peers.programs.penstock_sum import Query, SumOf, run
 from examples.nexmark_q5 import Hottest, hottest_here
 from penstock.common import Time, Types
+from penstock.connectors.api.base import Source
+from penstock.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream import DataStream
 from penstock.datastream.columns import col, count
-from penstock.datastream.connectors.base import Source
-from penstock.datastream.connectors.file_system import FileSource, StreamFormat
-from penstock.datastream.formats.parquet import ParquetFormat
 from penstock.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from penstock.formats.parquet import ParquetFormat
 
 COUNTED = Types.ROW_NAMED(["word", "n"], [Types.STRING(), Types.LONG()])
 

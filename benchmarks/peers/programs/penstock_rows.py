@@ -8,14 +8,14 @@ from benchmarks.measures.word_count import add, word_of, words_with_one
 from benchmarks.peers.programs.checks import Arguments, each, q1_sum, q5_of
 from benchmarks.peers.programs.penstock_sum import Query, SumOf, run
 from penstock.common import Time, Types, WatermarkStrategy
-from penstock.datastream import AggregateFunction, DataStream, KeyedProcessFunction
-from penstock.datastream.connectors.base import Source
-from penstock.datastream.connectors.file_system import (
+from penstock.connectors.api.base import Source
+from penstock.connectors.file_system import (
     FileEnumeratorProvider,
     FileSource,
     FileSourceBuilder,
     StreamFormat,
 )
+from penstock.datastream import AggregateFunction, DataStream, KeyedProcessFunction
 from penstock.datastream.functions import ProcessWindowFunction
 from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import SlidingEventTimeWindows

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from benchmarks.peers.programs.checks import Arguments, tell
 from benchmarks.probes import TimedSource, environment, marks_in
 from penstock.common import WatermarkStrategy
+from penstock.connectors.api.base import Source
 from penstock.datastream import DataStream, RuntimeExecutionMode
 from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
-from penstock.datastream.connectors.base import Source
-from penstock.runtime.elements import Batch, ColumnBatch
-from penstock.runtime.operator import Accepts
+from penstock.engine.runtime.elements import Batch, ColumnBatch
+from penstock.engine.runtime.operator import Accepts
 
 SumOf = Callable[[Any], int]
 

@@ -37,12 +37,12 @@ from penstock.datastream.functions import (
     ProcessFunction,
     ReduceFunction,
 )
-from penstock.model.errors import GraphError
-from penstock.model.row import Row, make_row
-from penstock.model.types import is_pickled
-from penstock.runtime.context import UserFunction
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.records.columns import Column, ColumnAggregate, col
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.row import Row, make_row
+from penstock.engine.model.types import is_pickled
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.records.columns import Column, ColumnAggregate, col
 
 _KEYED_INSTEAD: Final[dict[type[Function], type[Function]]] = {
     ProcessFunction: KeyedProcessFunction,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from penstock.hosting.shipping.pickling import deserialize, serialize
-from penstock.model.errors import GraphError
+from penstock.engine.hosting.shipping.pickling import deserialize, serialize
+from penstock.engine.model.errors import GraphError
 
 _V = TypeVar("_V")
 

@@ -17,9 +17,9 @@ from typing import Any
 from penstock.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from penstock.datastream.building.program import caller_location
 from penstock.datastream.functions import Function
-from penstock.model.errors import GraphError
-from penstock.model.texts.amounts import counted
-from penstock.runtime.codecs.convert import arrow_schema, is_columnar
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.texts.amounts import counted
+from penstock.engine.runtime.codecs.convert import arrow_schema, is_columnar
 
 
 def built(operator: str) -> str:

@@ -11,18 +11,18 @@ from typing import Any, Final
 
 from penstock.common.configuration import Configuration
 from penstock.common.execution_config import MAX_PARALLELISM_KEY, PARALLELISM_KEY, ExecutionConfig
-from penstock.common.setting_checks import check_kind
 from penstock.common.uncaught import show_errors
 from penstock.datastream.building.program import Cache, Program
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.slot_sharing_group import SlotSharingGroup, slot_size_of
 from penstock.datastream.state_backend import StateBackend
-from penstock.model.errors import ConfigurationError, GraphError
-from penstock.model.graph.stream_graph import StreamGraph
-from penstock.model.options.program import ExecutionOptions, PipelineOptions
-from penstock.model.options.scheduling import ErrorOptions
-from penstock.model.program import FrameExecutor, JobControl, JobExecutor, ProgramSettings
+from penstock.engine.model.errors import ConfigurationError, GraphError
+from penstock.engine.model.graph.stream_graph import StreamGraph
+from penstock.engine.model.options.program import ExecutionOptions, PipelineOptions
+from penstock.engine.model.options.scheduling import ErrorOptions
+from penstock.engine.model.program import FrameExecutor, JobControl, JobExecutor, ProgramSettings
+from penstock.engine.model.setting_checks import check_kind
 
 DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
 CHAINING_KEY: Final = PipelineOptions.CHAINING_ENABLED.key
@@ -50,13 +50,16 @@ class EnvironmentPlumbing:
     @property
     def executor(self) -> JobExecutor:
         """Spark, unless the program has set another one."""
-        if self._executor is None:
-            from penstock.hosting.task.held_off_gc import COLLECTOR_HELD_OFF
+        from penstock.engine.hosting.taskmanager.task.held_off_gc import COLLECTOR_HELD_OFF
 
-            with COLLECTOR_HELD_OFF:  # Modules are no garbage.
-                from penstock.hosting.spark.host import default_executor
+        with COLLECTOR_HELD_OFF:  # Modules are no garbage.
+            from penstock.ops.operations import install
 
-            self._executor = default_executor(self.configuration.to_dict())
+            install()
+            if self._executor is None:
+                from penstock.engine.hosting.program.spark_host import default_executor
+
+                self._executor = default_executor(self.configuration.to_dict())
         return self._executor
 
     def use_state_backend(self, backend: StateBackend) -> None:

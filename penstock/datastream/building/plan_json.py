@@ -15,15 +15,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from penstock.datastream.building.adapters import Projection
-from penstock.model.graph.partitioning import ShipStrategy
-from penstock.model.graph.stream_graph import (
+from penstock.engine.model.graph.partitioning import ShipStrategy
+from penstock.engine.model.graph.stream_graph import (
     ChainingStrategy,
     StreamEdge,
     StreamGraph,
     StreamNode,
 )
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.operators import MapOperator
+from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.operators import MapOperator
 
 TAKES_KEY: Final = "_stream_key_by_map_operator"
 TAKES_CHANNEL: Final = "_partition_custom_map_operator"

@@ -14,18 +14,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from penstock.datastream.building.as_given import as_given
-from penstock.model.errors import GraphError
-from penstock.model.graph.error_rule import ErrorRule
-from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
-from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
-from penstock.model.own_places import PACKAGE_FOLDER
-from penstock.model.program import JobControl
-from penstock.model.types import taking_tuples
-from penstock.runtime.operators import SinkOperator
-from penstock.runtime.sink import Sink
-from penstock.runtime.sources.contract import Source
-from penstock.runtime.sources.operator import SourceOperator
-from penstock.runtime.watermarks.strategy import WatermarkStrategy
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.graph.error_rule import ErrorRule
+from penstock.engine.model.graph.partitioning import Partitioning, StreamExchangeMode
+from penstock.engine.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
+from penstock.engine.model.own_places import PACKAGE_FOLDER
+from penstock.engine.model.program import JobControl
+from penstock.engine.model.types import is_pickled, taking_tuples
+from penstock.engine.runtime.codecs.convert import arrow_schema, is_columnar
+from penstock.engine.runtime.operator import Accepts, Operator
+from penstock.engine.runtime.operators import SinkOperator
+from penstock.engine.runtime.sink import Sink
+from penstock.engine.runtime.sources.contract import Source
+from penstock.engine.runtime.sources.operator import SourceOperator
+from penstock.engine.runtime.watermarks.strategy import WatermarkStrategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ class Program:
     ) -> StreamNode:
         """Adds a cache; `operator` passes the records on.
 
-        In a job that computes the records, a sink stands beside it. In later jobs it is a source.
+        In a job that computes the records, a sink stands next to it. In later jobs it is a source.
         """
         node = self.add_operator("Cache", operator, inputs, output_type=output_type)
         sink = self.add_sink("Cached Data", None, (Upstream(node.node_id),))
@@ -211,18 +213,19 @@ class Program:
         return graph
 
     def validate(self, graph: StreamGraph) -> None:
-        """Asks the sources and sinks of `graph` to check their settings, and sinks to check what they get."""
+        """Asks the sources and sinks of `graph` to check their settings, and sinks to check what they get. Raises: GraphError: an
+        operator on columns gets records that never become columns.
+        """
         for node_id, endpoint in self.endpoints.items():
             if node_id in graph.nodes:
                 endpoint.validate()
         for edge in graph.edges:
             sink = self.endpoints.get(edge.target)
+            above, tag = graph.nodes[edge.source], edge.tag
+            kind: Any = above.output_type if tag is None else above.side_output_types.get(tag)
             if isinstance(sink, Sink):
-                above = graph.nodes[edge.source]
-                tag = edge.tag
-                sink.validate_input(
-                    above.output_type if tag is None else above.side_output_types.get(tag)
-                )
+                sink.validate_input(kind)
+            _check_columns(graph, edge, kind)
 
     def clear(self) -> None:
         """Marks everything as taken by a run."""
@@ -299,6 +302,34 @@ def _check_dead_letters(node: StreamNode, rule: ErrorRule) -> None:
             'nobody reads. Read it with get_side_output(tag), or use on_error("skip"), which only '
             "counts and logs."
         )
+
+
+def _check_columns(graph: StreamGraph, edge: StreamEdge, kind: Any) -> None:
+    """Raises: GraphError: the reader of the edge takes columns, and the records never become columns."""
+    reader = graph.nodes[edge.target]
+    if not isinstance(reader.operator, Operator) or reader.operator.accepts is not Accepts.COLUMNS:
+        return
+    if is_columnar(kind) or (is_pickled(kind) and not _gives_rows(graph, edge)):
+        return
+    try:
+        arrow_schema(kind)
+    except TypeError as error:
+        raise GraphError(
+            f"operator '{reader.name}' (built at {reader.defined_at}) takes columns: {error}"
+        ) from error
+
+
+def _gives_rows(graph: StreamGraph, edge: StreamEdge) -> bool:
+    """Whether what has no declared type comes as Python objects for certain."""
+    giver = graph.nodes[edge.source]
+    if isinstance(giver.coordinator, Source):
+        return giver.coordinator.gives_rows
+    operator = giver.operator
+    if not isinstance(operator, Operator) or operator.accepts is Accepts.COLUMNS:
+        return False
+    if operator.keeps_records and edge.tag is None:
+        return any(_gives_rows(graph, one) for one in graph.inputs_of(edge.source))
+    return operator.calls_function
 
 
 def _source_fields(source: Source) -> dict[str, Any]:

@@ -8,19 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
+from penstock.common.execution_config import ExecutionConfig
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.common.types import Row
 from penstock.datastream.building import adapters as adapt
-from penstock.datastream.building.environment_port import EnvironmentPort
+from penstock.datastream.building.environment_plumbing import EnvironmentPlumbing
 from penstock.datastream.building.program import Program, ProgramEndpoint, Upstream
-from penstock.model.errors import GraphError
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
-from penstock.model.graph.stream_graph import StreamNode
-from penstock.runtime import operators as ops
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.operator import Operator
+from penstock.datastream.slot_sharing_group import SlotSharingGroup
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
+from penstock.engine.model.graph.stream_graph import StreamNode
+from penstock.engine.runtime import operators as ops
+from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.operator import Operator
+
+# ---------------------------------------------------------------------- environment port
+# The part of the environment that streams use, as a Protocol, so that they do not depend on its
+# class.
+
+
+class EnvironmentPort(Protocol):
+    """The environment as streams see it; `StreamExecutionEnvironment` implements it."""
+
+    @property
+    def plumbing(self) -> EnvironmentPlumbing:
+        """The program under construction, its settings, and what runs it."""
+
+    def get_config(self) -> ExecutionConfig: ...
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Any: ...
+
+
+# ---------------------------------------------------------------------- stream plumbing
 
 
 @dataclass(eq=False, slots=True)

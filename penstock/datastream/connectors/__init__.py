@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from penstock.common.absent import absent, listing
-from penstock.datastream.building.former_names import OF_CONNECTORS
+from penstock.connectors.former_names import ABSENT_CONNECTORS, OF_CONNECTORS
 from penstock.datastream.connectors.base import (
     Committer,
     DeliveryGuarantee,
@@ -65,5 +65,5 @@ __all__ = [
     "WriterContext",
 ]
 
-__getattr__ = absent(__name__, {}, elsewhere=OF_CONNECTORS)
+__getattr__ = absent(__name__, {}, elsewhere=OF_CONNECTORS, modules=ABSENT_CONNECTORS)
 __dir__ = listing(__all__, OF_CONNECTORS)

@@ -1,42 +1,5 @@
-"""The formats that `FileSource.for_record_stream_format` takes. Source:
-pyflink.datastream.connectors.file_system.StreamFormat.
-"""
+"""The names of `penstock.connectors.stream_format`, where PyFlink's programs import them."""
 
-from __future__ import annotations
+from penstock.connectors.stream_format import StreamFormat
 
-from penstock.common.typeinfo import TypeInformation
-from penstock.datastream.formats.file_format import FileFormat
-from penstock.datastream.formats.json_lines import JsonLinesFormat
-from penstock.datastream.formats.text_lines import TextColumnFormat, TextLineFormat
-
-
-class StreamFormat:
-    """Creates formats for `FileSource.for_record_stream_format`."""
-
-    @staticmethod
-    def text_line_format(charset_name: str = "UTF-8", *, as_columns: bool = False) -> FileFormat:
-        """Return a format of lines, without their end.
-
-        Args:
-            charset_name: the encoding; bytes that are not text become U+FFFD.
-            as_columns: gives a column `value` of strings, without a Python object per line. Not in
-                PyFlink.
-        """
-        return TextColumnFormat(charset_name) if as_columns else TextLineFormat(charset_name)
-
-    @staticmethod
-    def json_lines_format(
-        type_info: TypeInformation | None = None,
-        charset_name: str = "UTF-8",
-        *,
-        timestamps: str | None = None,
-    ) -> FileFormat:
-        """Return a format with one JSON value per line. Not in PyFlink.
-
-        Args:
-            type_info: a ROW type: lines become Rows with its fields, as columns if the types allow
-                it.
-            charset_name: the encoding.
-            timestamps: the LONG field with each record's event time in epoch ms.
-        """
-        return JsonLinesFormat(type_info, charset_name, timestamps)
+__all__ = ["StreamFormat"]

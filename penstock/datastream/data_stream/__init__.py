@@ -3,7 +3,7 @@
 The modules of the stream classes import each other in a circle; no other modules of Penstock do. `map` of a KeyedStream
 returns a DataStream, whose `key_by` returns a KeyedStream, and so on with windows, joins, connected and cached streams.
 A fluent API needs this circle; PyFlink has it in one module. The circle stays in this folder: imports that would close
-it are inside functions, and streams use the environment through `building/environment_port.py`.
+it are inside functions, and streams use the environment through `building/stream_plumbing.py`.
 `tests/test_import_circles.py` finds any other circle.
 """
 

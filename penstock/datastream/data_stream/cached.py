@@ -1,7 +1,7 @@
 """CachedDataStream: a bounded stream; the first job that computes its records keeps them for later jobs.
 
 The records are kept as files in a directory that driver and tasks share. They are deleted with the environment, at the
-latest when the driver ends. The files are pickles beside the checkpoints, which are pickles too: they are read only
+latest when the driver ends. The files are pickles next to the checkpoints, which are pickles too: they are read only
 where no other user can have changed them. Records count only when their job has FINISHED. Until then, and when the
 files are gone, other jobs compute the records themselves.
 Source: pyflink.datastream.data_stream.CachedDataStream, Flink CacheTransformation; differs: a bounded job in runtime
@@ -16,24 +16,24 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, NoReturn
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
+from penstock.connectors.files.kept_sink import kept_sink
+from penstock.connectors.files.sink import FileSink
+from penstock.connectors.files.source import FileSource
 from penstock.datastream.building.program import Upstream
 from penstock.datastream.building.stream_plumbing import StreamPlumbing
-from penstock.datastream.connectors.files.kept_sink import kept_sink
-from penstock.datastream.connectors.files.sink import FileSink
-from penstock.datastream.connectors.files.source import FileSource
 from penstock.datastream.data_stream.data_stream import DataStream
-from penstock.datastream.formats.file_format import BulkFormat
-from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.functions.type_variables import T
-from penstock.hosting.private_files import open_checked
-from penstock.hosting.shipping.pickling import dumps_records, loads_records
-from penstock.model.errors import ExternalError, GraphError
-from penstock.model.program import JobControl
-from penstock.model.states import JobStatus
-from penstock.model.types import is_pickled
-from penstock.runtime import operators as ops
-from penstock.runtime.elements import Batch
-from penstock.runtime.operator import Accepts
+from penstock.engine.hosting.os.private_files import open_checked
+from penstock.engine.hosting.shipping.pickling import dumps_records, loads_records
+from penstock.engine.model.errors import ExternalError, GraphError
+from penstock.engine.model.program import JobControl
+from penstock.engine.model.states import JobStatus
+from penstock.engine.model.types import is_pickled
+from penstock.engine.runtime import operators as ops
+from penstock.engine.runtime.elements import Batch
+from penstock.engine.runtime.operator import Accepts
+from penstock.formats.file_format import BulkFormat
+from penstock.formats.file_listing import FilePiece
 
 LENGTH_BYTES: Final = 8
 

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from penstock.model.row import make_row
-from penstock.model.types import (
+from penstock.engine.model.row import make_row
+from penstock.engine.model.types import (
     BasicType,
     BasicTypeInfo,
     ElementTypeInfo,

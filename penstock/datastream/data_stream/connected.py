@@ -26,13 +26,13 @@ from penstock.datastream.functions.broadcast import (
     KeyedBroadcastProcessFunction,
 )
 from penstock.datastream.functions.type_variables import T1, T2, K, R, T
-from penstock.model.errors import GraphError
-from penstock.model.types import is_pickled
-from penstock.runtime import operators as ops
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.operator import Operator
-from penstock.runtime.records.columns import Column
-from penstock.runtime.state.descriptors import MapStateDescriptor
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.types import is_pickled
+from penstock.engine.runtime import operators as ops
+from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.operator import Operator
+from penstock.engine.runtime.records.columns import Column
+from penstock.engine.runtime.state.descriptors import MapStateDescriptor
 
 
 class ConnectedStreams(Generic[T1, T2]):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, overload
 from penstock.common.absent import gone
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.former_names import OF_A_STREAM
 from penstock.datastream.building import adapters as adapt
 from penstock.datastream.building.checks import built, check_columns
-from penstock.datastream.building.former_names import OF_A_STREAM
 from penstock.datastream.building.program import Upstream
 from penstock.datastream.building.stream_plumbing import StreamPlumbing, keyed
 from penstock.datastream.data_stream.outputs import StreamOutputs
@@ -29,13 +29,13 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.functions.type_variables import T2, K, R, T
 from penstock.datastream.output_tag import OutputTag
-from penstock.model.errors import GraphError
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
-from penstock.runtime import operators as ops
-from penstock.runtime.context import UserFunction
-from penstock.runtime.operator import Operator
-from penstock.runtime.records.columns import Column
-from penstock.runtime.state.descriptors import MapStateDescriptor
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
+from penstock.engine.runtime import operators as ops
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.operator import Operator
+from penstock.engine.runtime.records.columns import Column
+from penstock.engine.runtime.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
     from penstock.datastream.data_stream.cached import CachedDataStream

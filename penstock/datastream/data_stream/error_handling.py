@@ -11,12 +11,12 @@ from penstock.datastream.building.program import Upstream
 from penstock.datastream.building.stream_plumbing import KeyedPlumbing, StreamPlumbing, keyed
 from penstock.datastream.error_policy import DEAD_LETTER_TYPE, SINK_TAG, DeadLetter, ErrorPolicy
 from penstock.datastream.output_tag import OutputTag
-from penstock.model.errors import GraphError
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
-from penstock.model.graph.stream_graph import StreamNode
-from penstock.runtime import operators as ops
-from penstock.runtime.operators.key_check import KeyCheckOperator
-from penstock.runtime.sink import Sink
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.engine.model.graph.stream_graph import StreamNode
+from penstock.engine.runtime import operators as ops
+from penstock.engine.runtime.operators.key_check import KeyCheckOperator
+from penstock.engine.runtime.sink import Sink
 
 
 def set_policy(node: StreamNode, plumbing: StreamPlumbing | None, policy: object) -> None:

@@ -19,7 +19,8 @@ from penstock.common.job_client import JobClient, result_of
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.data_stream.client_values import client_values
 from penstock.datastream.functions.type_variables import T
-from penstock.model.program import JobControl
+from penstock.engine.model.errors import JobExecutionError
+from penstock.engine.model.program import JobControl
 
 
 class CloseableIterator(Generic[T]):
@@ -30,7 +31,7 @@ class CloseableIterator(Generic[T]):
     program is in the block.
 
     Raises:
-        JobExecutionError: from the iteration, when the job fails.
+        JobExecutionError: from the iteration, when the job fails; its subclass JobCancelledError when it is cancelled.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class CloseableIterator(Generic[T]):
             while not self._is_exhausted:
                 for value in self._values:
                     return value
-                batch = None if self._is_closed else next(self._batches, None)
+                batch = None if self._is_closed else self._next_batch()
                 if batch is None:
                     self._finish()
                 else:
@@ -64,6 +65,13 @@ class CloseableIterator(Generic[T]):
             self._interrupted()
             raise
         raise StopIteration
+
+    def _next_batch(self) -> Iterable[T] | None:
+        with contextlib.suppress(
+            JobExecutionError
+        ):  # `_finish` raises the error that fits the job's end.
+            return next(self._batches, None)
+        return None
 
     def next(self) -> T:
         """Return the next record. Raises StopIteration at the end."""

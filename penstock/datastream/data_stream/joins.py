@@ -21,14 +21,14 @@ from penstock.datastream.functions.base import Results
 from penstock.datastream.functions.type_variables import IN1, IN2, OUT, T1, T2, K, R
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
-from penstock.model.errors import GraphError
-from penstock.model.time import millis_of, millis_or_number
-from penstock.runtime import operators as ops
-from penstock.runtime.context import UserFunction
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.records.columns import Column
-from penstock.runtime.windowing import Evictor
-from penstock.runtime.windowing.triggers import merges
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.time import millis_of, millis_or_number
+from penstock.engine.runtime import operators as ops
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.records.columns import Column
+from penstock.engine.runtime.windowing import Evictor
+from penstock.engine.runtime.windowing.triggers import merges
 
 S = TypeVar("S", bound="CoGroupedStreams[Any, Any]")
 """JoinedStreams or CoGroupedStreams: which functions `apply` takes."""

@@ -28,12 +28,12 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.functions.type_variables import K2, T2, K, R, T
 from penstock.datastream.output_tag import OutputTag
-from penstock.model.errors import GraphError
-from penstock.model.graph.partitioning import StreamExchangeMode
-from penstock.runtime import operators as ops
-from penstock.runtime.operator import Operator
-from penstock.runtime.records.columns import Column
-from penstock.runtime.sink import Sink
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.graph.partitioning import StreamExchangeMode
+from penstock.engine.runtime import operators as ops
+from penstock.engine.runtime.operator import Operator
+from penstock.engine.runtime.records.columns import Column
+from penstock.engine.runtime.sink import Sink
 
 if TYPE_CHECKING:
     from penstock.datastream.data_stream.joins import IntervalJoin
@@ -145,8 +145,9 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         Args:
             func: `(last result, value) -> result`, or a ReduceFunction.
             combine: your promise that `func(func(a, b), c)` is as good as `func(a, func(b, c))`, and that records of
-                different tasks may come in any order. A BATCH job then combines records of a key before the shuffle. A
-                sum keeps the promise; `lambda a, b: a + 1` does not. Without effect in STREAMING jobs.
+                different tasks may come in any order. A BATCH job then combines records of a key before the shuffle.
+                `lambda a, b: a + 1` does not keep it. Sums of whole numbers of a declared type need no promise: reading
+                proves them. Without effect in STREAMING jobs.
         """
         function, keys = adapt.reduce_function(func), self.plumbing.keys
         operator: Operator

@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import Self
 
 from penstock.common.execution_config import check_max_parallelism, check_parallelism
-from penstock.common.setting_checks import check_whole
 from penstock.datastream.building.stream_plumbing import StreamPlumbing
 from penstock.datastream.data_stream.error_handling import set_policy
 from penstock.datastream.data_stream.sink import group_name
 from penstock.datastream.error_policy import ErrorPolicy
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
-from penstock.model.errors import GraphError
-from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
-from penstock.runtime.sink import Sink
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.graph.stream_graph import ChainingStrategy, StreamNode
+from penstock.engine.model.setting_checks import check_whole
+from penstock.engine.runtime.sink import Sink
 
 
 class OperatorSettings:

@@ -9,20 +9,20 @@ from typing import Any, Generic, overload
 
 from penstock.common.execution_config import ExecutionConfig
 from penstock.common.typeinfo import TypeInformation
+from penstock.connectors.api.base import SupportsPreprocessing
+from penstock.connectors.sinks import CollectingSink
 from penstock.datastream.building.program import Upstream
 from penstock.datastream.building.stream_plumbing import StreamPlumbing
-from penstock.datastream.connectors.base import SupportsPreprocessing
-from penstock.datastream.connectors.sinks import CollectingSink
 from penstock.datastream.data_stream.client_values import client_values
 from penstock.datastream.data_stream.iterator import CloseableIterator, take
 from penstock.datastream.data_stream.operator_settings import OperatorSettings
 from penstock.datastream.data_stream.sink import DataStreamSink
 from penstock.datastream.functions import SinkFunction
 from penstock.datastream.functions.type_variables import T
-from penstock.model.errors import GraphError
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
-from penstock.runtime import operators as ops
-from penstock.runtime.sink import Sink
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.engine.runtime import operators as ops
+from penstock.engine.runtime.sink import Sink
 
 DRIVER_PRINT_STREAM = "print"
 
@@ -133,7 +133,11 @@ class StreamOutputs(OperatorSettings, Generic[T]):
         stream = self.plumbing.program.new_collect_stream()
         self.plumbing.collect_into(stream)
         control = self.plumbing.environment.plumbing.submit(job_execution_name)
-        iterator: CloseableIterator[T] = CloseableIterator(control, stream, self.get_type())
+        try:
+            iterator: CloseableIterator[T] = CloseableIterator(control, stream, self.get_type())
+        except KeyboardInterrupt:
+            control.interrupted()  # The job runs already, and has no reader.
+            raise
         return iterator if limit is None else take(iterator, limit)
 
     def to_spark(self, name: str | None = None, output_type: TypeInformation | None = None) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.datastream.building.checks import built
-from penstock.model.errors import GraphError
-from penstock.model.graph.error_rule import ErrorRule
-from penstock.model.graph.stream_graph import StreamNode
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.graph.error_rule import ErrorRule
+from penstock.engine.model.graph.stream_graph import StreamNode
 
 
 def request_side_output(

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.common.execution_config import check_parallelism
-from penstock.common.setting_checks import check_kind
 from penstock.datastream.building.stream_plumbing import StreamPlumbing
 from penstock.datastream.error_policy import ErrorPolicy
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
-from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
-from penstock.runtime.sink import Sink
+from penstock.engine.model.graph.stream_graph import ChainingStrategy, StreamNode
+from penstock.engine.model.setting_checks import check_kind
+from penstock.engine.runtime.sink import Sink
 
 
 class DataStreamSink:

@@ -26,15 +26,15 @@ from penstock.datastream.functions import (
 from penstock.datastream.functions.type_variables import ACC, K, R, T, V
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
-from penstock.model.errors import GraphError
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
-from penstock.model.time import millis_or_number
-from penstock.runtime import operators as ops
-from penstock.runtime.context import UserFunction
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.records.columns import ColumnAggregate
-from penstock.runtime.windowing import Evictor
-from penstock.runtime.windowing.triggers import merges
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.engine.model.time import millis_or_number
+from penstock.engine.runtime import operators as ops
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.records.columns import ColumnAggregate
+from penstock.engine.runtime.windowing import Evictor
+from penstock.engine.runtime.windowing.triggers import merges
 
 if TYPE_CHECKING:
     from penstock.datastream.data_stream.keyed_stream import KeyedStream

@@ -6,7 +6,7 @@ What programs use can be imported from here too. Its module is imported when a n
 from typing import TYPE_CHECKING
 
 from penstock.common.absent import absent, listing
-from penstock.datastream.building.former_names import OF_FORMATS
+from penstock.connectors.former_names import OF_FORMATS
 
 if TYPE_CHECKING:  # Completion and type checkers find them here.
     from penstock.datastream.formats.avro import AvroBulkWriters as AvroBulkWriters

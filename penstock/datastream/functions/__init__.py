@@ -38,8 +38,11 @@ from penstock.datastream.functions.broadcast import (
 )
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
-from penstock.runtime.context import KeyedStateStore, RuntimeContext
-from penstock.runtime.operators.asynchronous.retry import AsyncRetryPredicate, AsyncRetryStrategy
+from penstock.engine.runtime.context import KeyedStateStore, RuntimeContext
+from penstock.engine.runtime.operators.asynchronous.retry import (
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
+)
 
 __all__ = [
     "AggregateFunction",

@@ -12,23 +12,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, NoReturn, TypeAlias
 
-from penstock.datastream.functions.type_variables import (
-    ACC,
-    IN,
-    IN1,
-    IN2,
-    KEY,
-    OUT,
-    K,
-    T,
-    W,
-)
+from penstock.datastream.functions.type_variables import ACC, IN, IN1, IN2, KEY, OUT, K, T, W
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
-from penstock.model.parametrised import OfOne, X
-from penstock.runtime.context import KeyedStateStore, RuntimeContext, neutral
-from penstock.runtime.operators.asynchronous.retry import AsyncRetryStrategy
+from penstock.engine.model.parametrised import OfOne, X
+from penstock.engine.runtime.context import KeyedStateStore, RuntimeContext, neutral
+from penstock.engine.runtime.operators.asynchronous.retry import AsyncRetryStrategy
 
 Results: TypeAlias = Iterable[OUT | tuple[OutputTag, Any]] | None
 """What a process function returns: results and side outputs, or nothing."""

@@ -10,11 +10,11 @@ from typing import Any, Generic
 
 from penstock.datastream.functions.base import Function, Results
 from penstock.datastream.functions.type_variables import IN1, IN2, KEY, OUT
-from penstock.runtime.context import neutral
-from penstock.runtime.operators import TimerService
-from penstock.runtime.operators.timer_service import TimeDomain
-from penstock.runtime.state.broadcast import BroadcastState, ReadOnlyBroadcastState
-from penstock.runtime.state.descriptors import MapStateDescriptor
+from penstock.engine.runtime.context import neutral
+from penstock.engine.runtime.operators import TimerService
+from penstock.engine.runtime.operators.timer_service import TimeDomain
+from penstock.engine.runtime.state.broadcast import BroadcastState, ReadOnlyBroadcastState
+from penstock.engine.runtime.state.descriptors import MapStateDescriptor
 
 
 class BaseBroadcastProcessFunction(Function):

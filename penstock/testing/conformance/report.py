@@ -11,8 +11,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from penstock.datastream.connectors.base import DeliveryGuarantee
-from penstock.model.texts.bounded_text import bounded_repr
+from penstock.connectors.api.base import DeliveryGuarantee
+from penstock.engine.model.texts.bounded_text import bounded_repr
 
 _SHOWN: Final = 5
 _RANKS: Final = (

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from penstock.datastream.connectors.base import Committer, RowBatch, Sink
-from penstock.hosting.shipping.pickling import deserialize, serialize
-from penstock.model.checkpoints import RedistributionMode
-from penstock.runtime.operator import NO_SERVICES, Emitted, OperatorContext
-from penstock.runtime.operators.global_commit import GatheringSink, WriterOperator
-from penstock.runtime.operators.sinks import COMMITTABLES, WRITER_STATE, SinkOperator
-from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
+from penstock.connectors.api.base import Committer, RowBatch, Sink
+from penstock.engine.hosting.shipping.pickling import deserialize, serialize
+from penstock.engine.model.checkpoints import RedistributionMode
+from penstock.engine.runtime.operator import NO_SERVICES, Emitted, OperatorContext
+from penstock.engine.runtime.operators.global_commit import GatheringSink, WriterOperator
+from penstock.engine.runtime.operators.sinks import COMMITTABLES, WRITER_STATE, SinkOperator
+from penstock.engine.runtime.state.snapshot import ListPart, OperatorSnapshot
 
 _SINK: Final = "sink"
 _COMMITTER: Final = "sink-global-committer"

@@ -11,9 +11,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from penstock.datastream.connectors.base import Sink
-from penstock.model.errors import CancelSignal
-from penstock.model.texts.bounded_text import bounded_str
+from penstock.connectors.api.base import Sink
+from penstock.engine.model.errors import CancelSignal
+from penstock.engine.model.texts.bounded_text import bounded_str
 from penstock.testing.conformance.report import Conformance, distinct, spread
 from penstock.testing.conformance.sink_run import (
     KeptSink,
@@ -283,7 +283,7 @@ class _Plan:
             return self.records, []
 
         self._note(
-            f"aborted at parallelism {self.parallelism} beside another job that goes on",
+            f"aborted at parallelism {self.parallelism} together with another job that goes on",
             scenario,
             leaves_nothing=True,
         )

@@ -16,7 +16,7 @@ from heapq import merge
 from itertools import count, islice
 from typing import Any, Final
 
-from penstock.datastream.connectors.base import (
+from penstock.connectors.api.base import (
     Boundedness,
     ColumnBatch,
     GeneratorSource,
@@ -26,14 +26,17 @@ from penstock.datastream.connectors.base import (
     SplitBatch,
     SplitReader,
 )
-from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex, SourceCoordinator
-from penstock.hosting.shipping.pickling import deserialize, serialize
-from penstock.hosting.task.split_fetcher import FetcherThread
-from penstock.model.ids import AttemptId, ExecutionVertexId, VertexId
-from penstock.model.messages import AddSplits, NoMoreSplits, SourceEvent, SplitRequest
-from penstock.runtime.codecs.by_type import codec_of
-from penstock.runtime.codecs.convert import to_rows
-from penstock.runtime.records.dead_letters import checked
+from penstock.engine.hosting.jobmanager.coordinators.source_coordinator import (
+    CoordinatedVertex,
+    SourceCoordinator,
+)
+from penstock.engine.hosting.shipping.pickling import deserialize, serialize
+from penstock.engine.hosting.taskmanager.task.split_fetcher import FetcherThread
+from penstock.engine.model.ids import AttemptId, ExecutionVertexId, VertexId
+from penstock.engine.model.messages import AddSplits, NoMoreSplits, SourceEvent, SplitRequest
+from penstock.engine.runtime.codecs.by_type import codec_of
+from penstock.engine.runtime.codecs.convert import to_rows
+from penstock.engine.runtime.records.dead_letters import checked
 
 _VERTEX: Final = VertexId("0" * 32)
 _NODE: Final = 1

@@ -11,9 +11,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.datastream.connectors.base import Boundedness, Source
-from penstock.model.errors import CancelSignal
-from penstock.model.texts.bounded_text import bounded_str
+from penstock.connectors.api.base import Boundedness, Source
+from penstock.engine.model.errors import CancelSignal
+from penstock.engine.model.texts.bounded_text import bounded_str
 from penstock.testing.conformance.report import Conformance, missing, spread
 from penstock.testing.conformance.source_run import Kept, SourceRun
 

@@ -2,8 +2,8 @@
 
 from benchmarks.measures.state.recovery import _again, _marks, _since, percentile
 from benchmarks.workloads.recovery_job import MarkingSink
-from penstock.runtime.elements import RowBatch
-from penstock.runtime.sink import WriterContext
+from penstock.engine.runtime.elements import RowBatch
+from penstock.engine.runtime.sink import WriterContext
 
 
 def writer(sink, subtask, attempt):

@@ -9,24 +9,20 @@ from collections import Counter
 import pytest
 
 from penstock.common import Encoder, Time, Types, WatermarkStrategy
-from penstock.datastream import (
-    KeyedProcessFunction,
-    ProcessFunction,
-    ReduceFunction,
-)
+from penstock.connectors.api.base import QueueEnumerator
+from penstock.connectors.file_system import FileSink
+from penstock.datastream import KeyedProcessFunction, ProcessFunction, ReduceFunction
 from penstock.datastream.columns import col, count
 from penstock.datastream.connectors import DataGeneratorSource
-from penstock.datastream.connectors.base import QueueEnumerator
-from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.observer import JobObserver
-from penstock.model.errors import (
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.model.errors import (
     ConfigurationError,
     GraphError,
     JobCancelledError,
     JobExecutionError,
 )
-from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
+from penstock.engine.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
 from tests.tools.output_files import files_below
 from tests.tools.programs.environments import batch_environment, collected
 from tests.tools.programs.user_functions import ValueIsTime
@@ -38,8 +34,11 @@ class Recorder(JobObserver):
     def __init__(self) -> None:
         self.changes = []
 
-    def execution_changed(self, change, job_graph) -> None:
-        name = job_graph.vertices[change.attempt_id.execution_vertex_id.vertex_id].name
+    def on_job_submitted(self, event) -> None:
+        self.job_graph = event.job_graph
+
+    def on_execution_state_changed(self, change) -> None:
+        name = self.job_graph.vertices[change.attempt_id.execution_vertex_id.vertex_id].name
         self.changes.append((name, change.attempt_id.subtask, change.new.name))
 
 

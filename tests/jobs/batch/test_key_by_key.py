@@ -19,10 +19,7 @@ from penstock.datastream import (
     ProcessWindowFunction,
     ReduceFunction,
 )
-from penstock.datastream.state import (
-    MapStateDescriptor,
-    ValueStateDescriptor,
-)
+from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import (
     CountTrigger,
     EventTimeSessionWindows,
@@ -30,8 +27,8 @@ from penstock.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from penstock.model.errors import JobExecutionError
-from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
+from penstock.engine.model.errors import JobExecutionError
+from penstock.engine.runtime.elements import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from tests.tools.programs.environments import batch_environment, collected
 from tests.tools.programs.user_functions import SecondIsTime, first_of
 

@@ -9,18 +9,14 @@ from collections import Counter
 import pytest
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.datastream import (
-    BroadcastProcessFunction,
-    KeyedProcessFunction,
-    MapFunction,
-)
+from penstock.datastream import BroadcastProcessFunction, KeyedProcessFunction, MapFunction
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from penstock.hosting.batch.shuffle_input import ShuffleInput
-from penstock.hosting.batch.shuffle_records import RecordBuilder
-from penstock.model.errors import BrokenInvariant
-from penstock.model.states import ExecutionState
-from penstock.runtime.elements import RowBatch
+from penstock.engine.hosting.spark.batch.shuffle_input import ShuffleInput
+from penstock.engine.hosting.spark.batch.shuffle_records import RecordBuilder
+from penstock.engine.model.errors import BrokenInvariant
+from penstock.engine.model.states import ExecutionState
+from penstock.engine.runtime.elements import RowBatch
 from tests.tools.programs.environments import batch_environment
 
 PREFIX = "execution.batch.adaptive.auto-parallelism"

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.common import Types
 from penstock.datastream import KeyedProcessFunction
-from penstock.model.errors import ConfigurationError
+from penstock.engine.model.errors import ConfigurationError
 from tests.tools.programs.changing_program import (
     expected_counts,
     key_number,
@@ -30,6 +30,10 @@ REFUSED = {
     "INT": by_number(int, Types.INT()),
     "undeclared (PICKLED_BYTE_ARRAY)": by_number(int),
 }
+
+
+WITHOUT_END = {"restart_strategy__fixed_delay__attempts": str(2**31 - 1)}
+"""Restarts. What is refused in a task is refused for good: no restart makes it fit."""
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -87,7 +91,7 @@ def test_undeclared_keys_may_be_declared_as_what_they_are_and_as_nothing_else(tm
     savepoint = savepoint_of(tmp_path, backend, by_number(int))
     assert by_key(restored(tmp_path, backend, savepoint, LONGS), int) == expected_counts()
     with pytest.raises(Exception, match="written without a declared type.* DOUBLE") as caught:
-        restored(tmp_path, backend, savepoint, REFUSED["DOUBLE"])
+        restored(tmp_path, backend, savepoint, REFUSED["DOUBLE"], **WITHOUT_END)
     assert "operator 'Count' (uid 'count')" in str(caught.value)
 
 
@@ -96,7 +100,7 @@ def test_undeclared_keys_of_another_class_are_refused_and_both_classes_are_named
     savepoint = savepoint_of(tmp_path, backend, by_number(int))
     for convert, named in ((str, "str"), (float, "float"), (lambda number: (number,), "tuple")):
         with pytest.raises(Exception, match="of class int, and .* now of class") as caught:
-            restored(tmp_path, backend, savepoint, by_number(convert))
+            restored(tmp_path, backend, savepoint, by_number(convert), **WITHOUT_END)
         assert f"now of class {named}, so no record would find its state" in str(caught.value)
         assert "operator 'Count' (uid 'count')" in str(caught.value)
     assert by_key(restored(tmp_path, backend, savepoint, by_number(int)), int) == expected_counts()

@@ -5,11 +5,11 @@ from collections import Counter
 import pytest
 
 from penstock.common import WatermarkStrategy
-from penstock.hosting.checkpoints.keeper import SavepointFailed
-from penstock.hosting.checkpoints.storage import CheckpointStorage
-from penstock.hosting.file_systems import CheckpointDamaged, CheckpointIoError, LocalFiles
-from penstock.model.checkpoints import FileHandle
-from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.engine.hosting.checkpoints.storage import CheckpointStorage
+from penstock.engine.hosting.jobmanager.checkpoint_writer import SavepointFailed
+from penstock.engine.hosting.os.file_systems import CheckpointDamaged, CheckpointIoError, LocalFiles
+from penstock.engine.model.checkpoints import FileHandle
+from penstock.engine.model.errors import ConfigurationError, ExternalError
 from tests.tools.output_files import files_below, hidden_below
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,

@@ -1,7 +1,7 @@
 """A job whose enumerator fails before the first checkpoint: it reads everything when it begins again."""
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.datastream.connectors.base import (
+from penstock.connectors.api.base import (
     Boundedness,
     PolledSplitReader,
     QueueEnumerator,

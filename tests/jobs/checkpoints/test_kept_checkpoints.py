@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from penstock.common import Configuration, Types, WatermarkStrategy
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.hosting.checkpoints.reader import read_savepoint
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import JobExecutionError
+from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.engine.hosting.checkpoints.reader import read_savepoint
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import JobExecutionError
 from tests.tools.programs.environments import minicluster_environment
 from tests.tools.waiting import wait_until
 

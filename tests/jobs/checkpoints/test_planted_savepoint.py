@@ -8,8 +8,8 @@ import pytest
 
 from penstock.common import Types
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.model.errors import JobExecutionError
-from penstock.runtime.state import column_format
+from penstock.engine.model.errors import JobExecutionError
+from penstock.engine.runtime.state import column_format
 from tests.tools.programs.changing_program import Count, key_number, restored, savepoint_of
 
 RAN: list = []

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from penstock.model.errors import ConfigurationError
+from penstock.engine.model.errors import ConfigurationError
 from tests.tools.output_files import files_below
 from tests.tools.permissions import mode, open_to_others, umask
 from tests.tools.programs.checkpoint_programs import (

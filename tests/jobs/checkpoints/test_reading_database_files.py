@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from penstock.datastream.savepoint import read_savepoint
-from penstock.model.errors import ConfigurationError, ExternalError
-from penstock.ui.cli import main
+from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.ops.cli.cli import main
 from tests.tools.programs.checkpoint_programs import (
     Stage,
     Watcher,

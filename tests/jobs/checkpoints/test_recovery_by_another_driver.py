@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.hosting.checkpoints.keeper import JobStorage
-from penstock.hosting.checkpoints.storage import CheckpointStorage
-from penstock.hosting.file_systems import CheckpointDamaged
-from penstock.hosting.program.checkpoint_setup import Surroundings, with_checkpoints
-from penstock.hosting.program.settings import job_manager_settings
-from penstock.model.config import Settings
-from penstock.model.errors import ConfigurationError, ExternalError, JobSuspendedError
-from penstock.model.program import ProgramSettings
+from penstock.engine.hosting.checkpoints.storage import CheckpointStorage
+from penstock.engine.hosting.jobmanager.checkpoint_writer import JobStorage
+from penstock.engine.hosting.os.file_systems import CheckpointDamaged
+from penstock.engine.hosting.program.checkpoint_setup import Surroundings, with_checkpoints
+from penstock.engine.hosting.program.settings import job_manager_settings
+from penstock.engine.model.config import Settings
+from penstock.engine.model.errors import ConfigurationError, ExternalError, JobSuspendedError
+from penstock.engine.model.program import ProgramSettings
 from tests.tools.hosting.stored_checkpoints import JOB, LARGE, stored
 from tests.tools.machines.job_graphs import A2A, BLOCKING, job_graph
 from tests.tools.programs.checkpoint_programs import (

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from penstock.common import Time, Types, WatermarkStrategy
+from penstock.connectors.api.base import ReaderStatus, SplitBatch
 from penstock.datastream import (
     AsyncDataStream,
     AsyncFunction,
@@ -12,7 +13,6 @@ from penstock.datastream import (
     ProcessJoinFunction,
 )
 from penstock.datastream.connectors import DataGeneratorSource
-from penstock.datastream.connectors.base import ReaderStatus, SplitBatch
 from penstock.datastream.state import ListStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 from tests.tools.output_files import files_below, hidden_below, lines_in

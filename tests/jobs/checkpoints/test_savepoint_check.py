@@ -6,7 +6,7 @@ import pytest
 
 from penstock.common import Types
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.ui.cli import main
+from penstock.ops.cli.cli import main
 from tests.tools.programs.changing_program import (
     Count,
     key_number,

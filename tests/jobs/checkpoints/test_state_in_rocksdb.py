@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.hosting.checkpoints.metadata import decode_metadata
-from penstock.model.checkpoints import FileHandle
-from penstock.model.errors import ConfigurationError, JobCancelledError, JobExecutionError
+from penstock.engine.hosting.checkpoints.metadata import decode_metadata
+from penstock.engine.model.checkpoints import FileHandle
+from penstock.engine.model.errors import ConfigurationError, JobCancelledError, JobExecutionError
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
     HeldSource,

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from penstock.common import WatermarkStrategy
-from penstock.datastream.connectors.sql_sink import SqlSink
+from penstock.connectors.sql_sink import SqlSink
 from tests.tools.connectors import cdc_mariadb, cdc_postgres
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
 from tests.tools.waiting import wait_until

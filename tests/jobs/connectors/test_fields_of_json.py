@@ -5,11 +5,11 @@ import json
 import pytest
 
 from penstock.common import Types, WatermarkStrategy
+from penstock.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream import OutputTag, RuntimeExecutionMode
-from penstock.datastream.connectors.file_system import FileSource, StreamFormat
-from penstock.datastream.formats import json_fields
-from penstock.datastream.formats.json_blocks import records
-from penstock.model.errors import JobExecutionError
+from penstock.engine.model.errors import JobExecutionError
+from penstock.formats import json_fields
+from penstock.formats import json_records as records
 from penstock.testing import MiniCluster
 from tests.tools.programs.environments import collected, minicluster_environment
 

@@ -5,9 +5,7 @@ import json
 import pytest
 
 from penstock.common import Encoder, RestartStrategies, Row, Types, WatermarkStrategy
-from penstock.datastream import RuntimeExecutionMode
-from penstock.datastream.connectors import NumberSequenceSource
-from penstock.datastream.connectors.file_system import (
+from penstock.connectors.file_system import (
     BucketAssigner,
     FileCompactor,
     FileCompactStrategy,
@@ -16,15 +14,17 @@ from penstock.datastream.connectors.file_system import (
     StreamFormat,
     StreamingFileSink,
 )
-from penstock.datastream.connectors.hybrid_source import HybridSource
-from penstock.datastream.formats.avro import (
+from penstock.connectors.hybrid_source import HybridSource
+from penstock.datastream import RuntimeExecutionMode
+from penstock.datastream.connectors import NumberSequenceSource
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.formats.avro import (
     AvroBulkWriters,
     AvroInputFormat,
     AvroSchema,
     GenericRecordAvroTypeInfo,
 )
-from penstock.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
-from penstock.hosting.minicluster import MiniCluster
+from penstock.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
 from tests.tools.programs.environments import minicluster_environment
 
 LINES = 3000

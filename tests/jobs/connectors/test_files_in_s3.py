@@ -5,9 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.common import Encoder, RestartStrategies, Row, Types, WatermarkStrategy
-from penstock.datastream import RuntimeExecutionMode
-from penstock.datastream.connectors import NumberSequenceSource
-from penstock.datastream.connectors.file_system import (
+from penstock.connectors.file_system import (
     BucketAssigner,
     FileCompactor,
     FileCompactStrategy,
@@ -16,9 +14,11 @@ from penstock.datastream.connectors.file_system import (
     RollingPolicy,
     StreamFormat,
 )
-from penstock.datastream.formats.parquet import ParquetBulkWriters, ParquetFormat
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import ConfigurationError
+from penstock.datastream import RuntimeExecutionMode
+from penstock.datastream.connectors import NumberSequenceSource
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import ConfigurationError
+from penstock.formats.parquet import ParquetBulkWriters, ParquetFormat
 from tests.tools.programs.environments import minicluster_environment
 
 LINES = 3000

@@ -6,10 +6,10 @@ import threading
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.serialization import SimpleStringSchema
 from penstock.common.time import Duration
+from penstock.connectors.http import HttpSink, HttpSource
 from penstock.datastream import OutputTag
 from penstock.datastream.connectors import DeliveryGuarantee
-from penstock.datastream.connectors.http import HttpSink, HttpSource
-from penstock.datastream.formats.json import JsonRowDeserializationSchema
+from penstock.formats.json import JsonRowDeserializationSchema
 from penstock.testing import CollectingSink
 from tests.tools.http_peer import ask, http_peer, url
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.common import Row, Types, WatermarkStrategy
-from penstock.datastream.connectors.lakehouse import IcebergSink, IcebergSource
-from penstock.model.graph.rescaling import parallelism_of
+from penstock.connectors.lakehouse import IcebergSink, IcebergSource
+from penstock.engine.model.graph.rescaling import parallelism_of
 from tests.tools.connectors.iceberg_tables import CATALOG, Lake
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,

@@ -4,15 +4,11 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.common import SimpleStringSchema, Time, Types, WatermarkStrategy
+from penstock.connectors.kafka import FlinkKafkaConsumer, FlinkKafkaProducer, KafkaSink
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors import DeliveryGuarantee
-from penstock.datastream.connectors.kafka import (
-    FlinkKafkaConsumer,
-    FlinkKafkaProducer,
-    KafkaSink,
-)
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.model.errors import JobExecutionError
+from penstock.engine.model.errors import JobExecutionError
 from tests.tools.brokers.kafka_door import door
 from tests.tools.brokers.kafka_topics import (
     bounded,

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from penstock.connectors.kafka.producing import RecordProducer
 from penstock.datastream.connectors import DeliveryGuarantee
-from penstock.datastream.connectors.kafka.producing import RecordProducer
 from tests.tools.brokers.kafka_topics import bounded, produce, sink_builder, texts
 from tests.tools.programs.checkpoint_programs import Watcher
 from tests.tools.programs.copying import checkpointed, copy

@@ -7,9 +7,9 @@ import pytest
 
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.serialization import SimpleStringSchema
+from penstock.connectors.mqtt import MqttSink, MqttSource
 from penstock.datastream import OutputTag
-from penstock.datastream.connectors.mqtt import MqttSink, MqttSource
-from penstock.datastream.formats.json import JsonRowDeserializationSchema
+from penstock.formats.json import JsonRowDeserializationSchema
 from tests.tools.brokers.mqtt_topics import collecting, cut, publish, subscribed, wait_for
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
 from tests.tools.relay import Relay

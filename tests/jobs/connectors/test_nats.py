@@ -6,8 +6,8 @@ import pytest
 
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.serialization import SimpleStringSchema
+from penstock.connectors.nats import JetStreamSink, JetStreamSource
 from penstock.datastream.connectors import DeliveryGuarantee
-from penstock.datastream.connectors.nats import JetStreamSink, JetStreamSource
 from tests.tools.brokers.nats_streams import Streams
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
 from tests.tools.small_servers import nats_server

@@ -9,9 +9,9 @@ import pytest
 from penstock.common import Types, WatermarkStrategy
 from penstock.datastream import OutputTag
 from penstock.datastream.connectors import DeliveryGuarantee
-from penstock.datastream.formats.avro import AvroRowDeserializationSchema, AvroSchema
-from penstock.datastream.formats.csv import CsvRowDeserializationSchema
-from penstock.datastream.formats.json import JsonRowDeserializationSchema
+from penstock.formats.avro import AvroRowDeserializationSchema, AvroSchema
+from penstock.formats.csv import CsvRowDeserializationSchema
+from penstock.formats.json import JsonRowDeserializationSchema
 from penstock.testing import CollectingSink
 from tests.tools.brokers.kafka_topics import bounded, produce, sink_builder, texts
 from tests.tools.brokers.rabbit_queues import publish, source_of, texts_in

@@ -3,11 +3,11 @@
 import pytest
 
 from penstock.common import Time, WatermarkStrategy
+from penstock.connectors.pulsar import PulsarSink, StopCursor
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors import DeliveryGuarantee
-from penstock.datastream.connectors.pulsar import PulsarSink, StopCursor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.model.errors import JobExecutionError
+from penstock.engine.model.errors import JobExecutionError
 from tests.tools.brokers.pulsar_topics import (
     bounded,
     produce,

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from penstock.common import WatermarkStrategy
-from penstock.datastream.connectors.file_system import FileSource, StreamFormat
-from penstock.datastream.connectors.hybrid_source import HybridSource
+from penstock.connectors.file_system import FileSource, StreamFormat
+from penstock.connectors.hybrid_source import HybridSource
 from tests.tools.brokers.rabbit_queues import (
     config_builder,
     numbers,

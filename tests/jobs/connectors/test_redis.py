@@ -7,9 +7,9 @@ import redis
 
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.serialization import SimpleStringSchema
+from penstock.connectors.redis import RedisStreamSink, RedisStreamSource
 from penstock.datastream import OutputTag
 from penstock.datastream.connectors import DeliveryGuarantee
-from penstock.datastream.connectors.redis import RedisStreamSink, RedisStreamSource
 from penstock.testing import CollectingSink
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
 from tests.tools.small_servers import redis_server

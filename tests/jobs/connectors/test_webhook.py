@@ -5,7 +5,7 @@ import threading
 
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.serialization import SimpleStringSchema
-from penstock.datastream.connectors.http import WebhookSource
+from penstock.connectors.http import WebhookSource
 from penstock.testing import CollectingSink
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
 from tests.tools.small_servers import free_port

@@ -1,5 +1,7 @@
 """Whole jobs whose records have keys of many classes. Expectations: Python's `==` for two values of one class."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from penstock.common import Configuration
@@ -77,3 +79,66 @@ def test_a_key_that_gives_no_bytes_is_refused_with_its_record(mode):
 
     with pytest.raises(Exception, match=r"key_by, built at .*record 'a'.*Caseless has an __eq__"):
         run(build, mode, "hashmap")
+
+
+def of_a_class_made_anew(number):
+    """Each call makes another class of this name; two objects of them are not equal."""
+
+    @dataclass(frozen=True)
+    class Made:
+        number: int
+
+    return Made(number)
+
+
+class InOneMap(KeyedProcessFunction):
+    def open(self, runtime_context):
+        self.seen = runtime_context.get_map_state(MapStateDescriptor("seen"))
+
+    def process_element(self, value, ctx):
+        self.seen.put(of_a_class_made_anew(1), value)
+        yield value
+
+
+BUILDS = {
+    "state": lambda keyed: keyed.process(Members()),
+    "reduce": lambda keyed: keyed.reduce(lambda one, other: one),
+    "sum": lambda keyed: keyed.sum(1),
+}
+
+
+@pytest.mark.parametrize("name", BUILDS)
+@pytest.mark.parametrize("mode", [STREAMING, BATCH])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_two_classes_of_one_name_are_not_one_key(name, mode, is_nested):
+    def key_of(_record):
+        made = of_a_class_made_anew(1)
+        return ("a", [made]) if is_nested else made
+
+    def build(env):
+        records = env.from_collection([("a", 1), ("b", 2)])
+        return BUILDS[name](records.key_by(key_of))
+
+    with pytest.raises(
+        Exception, match=r"Made is not the class of this name.*outside of functions"
+    ):
+        run(build, mode, "hashmap")
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_nor_are_they_one_key_of_a_map_state(backend):
+    def build(env):
+        return env.from_collection(["a", "b"]).key_by(lambda _value: "one").process(InOneMap())
+
+    with pytest.raises(Exception, match=r"'seen' needs a key.*Made is not the class of this name"):
+        run(build, STREAMING, backend)
+
+
+def test_one_class_made_within_a_function_may_be_of_keys():
+    kind = type(of_a_class_made_anew(1))
+
+    def build(env):
+        records = env.from_collection([1, 2, 1])
+        return records.key_by(kind).map(lambda value: value)
+
+    assert sorted(run(build, STREAMING, "hashmap")) == [1, 1, 2]

@@ -4,8 +4,10 @@ import pytest
 
 from penstock.common import Configuration, RestartStrategies, Time, Types
 from penstock.datastream import (
+    KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
     MapFunction,
+    ProcessFunction,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
@@ -17,8 +19,8 @@ from penstock.datastream.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from penstock.model.errors import JobExecutionError
-from penstock.runtime.keys.hashing import NO_KEY, NoKeySet
+from penstock.engine.model.errors import JobExecutionError
+from penstock.engine.runtime.keys.hashing import NO_KEY, NoKeySet
 from penstock.testing import CollectingSink, MiniCluster, StreamHarness
 from tests.tools.runtime.keyed_backends import Average
 
@@ -26,12 +28,13 @@ USES = {
     "value": [lambda s: s.value(), lambda s: s.update(1), lambda s: s.update(None)],
     "list": [
         lambda s: s.get(), lambda s: s.add(1), lambda s: s.add_all([1]), lambda s: s.update([1]),
-        list,
+        list, lambda s: s.add_all([]), lambda s: s.update([]),
     ],
     "map": [
         lambda s: s.get("a"), lambda s: s.put("a", 1), lambda s: s.put_all({"a": 1}),
         lambda s: s.remove("a"), lambda s: "a" in s,
-        lambda s: s.items(), list, lambda s: s.is_empty(),
+        lambda s: s.items(), list, lambda s: s.is_empty(), lambda s: s.put_all({}),
+        lambda s: list(s.keys()), lambda s: list(s.values()),
     ],
     "reducing": [lambda s: s.get(), lambda s: s.add(1)],
     "aggregating": [lambda s: s.get(), lambda s: s.add(1)],
@@ -104,7 +107,7 @@ class Asking(KeyedProcessFunction):
 CLOSED = []
 
 
-def run(build, backend="hashmap", mode=RuntimeExecutionMode.STREAMING, restarts=None):
+def run(build, backend="hashmap", mode=RuntimeExecutionMode.STREAMING, restarts=None, keyed=True):
     configuration = Configuration.from_dict({"state.backend.type": backend})
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(1)
@@ -113,7 +116,8 @@ def run(build, backend="hashmap", mode=RuntimeExecutionMode.STREAMING, restarts=
         env.set_restart_strategy(RestartStrategies.fixed_delay_restart(restarts, 1))
     env.use_executor(MiniCluster().executor())
     sink = CollectingSink()
-    build(env.from_collection(["a"]).key_by(lambda value: value)).sink_to(sink)
+    values = env.from_collection(["a"])
+    build(values.key_by(lambda value: value) if keyed else values).sink_to(sink)
     env.execute()
     return sink.values
 
@@ -152,6 +156,51 @@ def test_the_job_ends_because_no_restart_can_help():
         run(lambda keyed: keyed.map(Counting()), restarts=2**31 - 1)
 
 
+class Sleeping(ProcessFunction):
+    def process_element(self, value, ctx):
+        ctx.timer_service().register_processing_time_timer(1)
+        yield value
+
+
+class Naming(ProcessFunction):
+    def process_element(self, value, ctx):
+        yield ctx.get_current_key()
+
+
+class Rules(KeyedBroadcastProcessFunction):
+    def process_element(self, value, ctx):
+        yield ctx.get_current_key()
+
+    def process_broadcast_element(self, value, ctx):
+        assert not hasattr(ctx, "get_current_key")
+        yield ctx.get_current_key()
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda values: values.map(Counting()),
+            r"Counting asks for the state 'count'.*Call key_by",
+        ),
+        (lambda values: values.process(Sleeping()), r"timers.*Sleeping has no keys\. Call key_by"),
+        (lambda values: values.process(Naming()), r"get_current_key\(\).* no keys\. Call key_by"),
+        (
+            lambda values: (
+                values
+                .key_by(lambda value: value)
+                .connect(values.broadcast(MapStateDescriptor("rules")))
+                .process(Rules())
+            ),
+            r"get_current_key\(\).*a broadcast element belongs to no key.*process_element\(\)",
+        ),
+    ],
+)
+def test_so_does_one_that_wants_keys_of_a_stream_without_them(build, message):
+    with pytest.raises(JobExecutionError, match=message):
+        run(build, restarts=2**31 - 1, keyed=False)
+
+
 class Late(KeyedProcessFunction):
     """Keeps what it has for others, as a thread of it would use it."""
 
@@ -161,6 +210,7 @@ class Late(KeyedProcessFunction):
 
     def process_element(self, value, ctx):
         self.seen.update(value)
+        KEPT["context"] = ctx
         KEPT["timers"] = ctx.timer_service()
         ctx.timer_service().register_event_time_timer(5)
         yield value
@@ -180,6 +230,7 @@ def test_between_records_and_timers_there_is_no_key():
                 KEPT["state"].value,
                 lambda: KEPT["state"].update("b"),
                 lambda: KEPT["timers"].register_event_time_timer(9),
+                KEPT["context"].get_current_key,
             ):
                 with pytest.raises(NoKeySet, match="where no record and no timer is processed"):
                     use()

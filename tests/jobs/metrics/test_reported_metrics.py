@@ -7,8 +7,8 @@ import pytest
 from penstock.common import Encoder, Types, WatermarkStrategy
 from penstock.common.time import Time
 from penstock.common.watermark_strategy import TimestampAssigner
+from penstock.connectors.file_system import FileSink
 from penstock.datastream import OutputTag, RuntimeExecutionMode
-from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.functions import (
     CoProcessFunction,
     KeyedProcessFunction,
@@ -17,7 +17,7 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.programs.environments import RESTARTS, minicluster_environment
 from tests.tools.programs.reported_metrics import Reported
 

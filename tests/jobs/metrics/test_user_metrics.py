@@ -6,7 +6,7 @@ import pytest
 
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.functions import KeyedProcessFunction, MapFunction
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.programs.environments import minicluster_environment
 
 ROWS = 300

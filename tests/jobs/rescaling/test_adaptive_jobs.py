@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import ConfigurationError, JobSuspendedError
-from penstock.model.graph.rescaling import parallelism_of
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import ConfigurationError, JobSuspendedError
+from penstock.engine.model.graph.rescaling import parallelism_of
 from tests.tools.programs.checkpoint_programs import (
     expected_sums,
     lines_of,

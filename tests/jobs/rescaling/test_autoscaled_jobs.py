@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from penstock.model.graph.rescaling import parallelism_of
+from penstock.engine.model.graph.rescaling import parallelism_of
+from penstock.ops.autoscaler.autoscaling import AUTOSCALERS
 from tests.tools.programs.autoscaled_programs import slow, submitted
 from tests.tools.programs.checkpoint_programs import expected_sums, lines_of
 from tests.tools.programs.rescaled_programs import SharedSplits
@@ -18,7 +19,7 @@ def test_a_job_that_is_busy_all_the_time_grows_and_each_record_counts_once(tmp_p
     source = SharedSplits(stage.name, 6, 2000, 2000)
     client = submitted(tmp_path / "out", source, partial(slow, stage.name), 1)
     wait_until(lambda: parallelism(client) > 1, "it does not grow")
-    scaler = client._control.autoscaler
+    scaler = AUTOSCALERS[client._control]
     done = wait_until(
         lambda: [one for one in scaler.decisions() if one.outcome and not one.outcome.refusal],
         "the autoscaler does not see that the job has grown",
@@ -33,7 +34,7 @@ def test_a_dry_run_only_recommends(tmp_path, stage):
     source = SharedSplits(stage.name, 6, 2000, 2000)
     dry = {"job.autoscaler.scaling.enabled": "false"}
     client = submitted(tmp_path / "out", source, partial(slow, stage.name), 1, dry)
-    scaler = client._control.autoscaler
+    scaler = AUTOSCALERS[client._control]
     found = wait_until(
         lambda: [one for one in scaler.decisions() if one.changes], "it recommends nothing"
     )

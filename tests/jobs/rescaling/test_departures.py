@@ -1,9 +1,9 @@
 """Jobs of a fixed size whose TaskManagers leave (docs/spec/elasticity.md#taskmanagers-that-leave)."""
 
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.graph.rescaling import parallelism_of
-from penstock.model.ids import ResourceId
-from penstock.model.messages import TaskManagersLeaving
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.graph.rescaling import parallelism_of
+from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.messages import TaskManagersLeaving
 from tests.tools.programs.checkpoint_programs import (
     expected_sums,
     lines_of,

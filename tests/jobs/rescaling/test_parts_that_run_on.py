@@ -6,9 +6,9 @@ import pytest
 
 from penstock.common import WatermarkStrategy
 from penstock.datastream.functions import MapFunction
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.graph.rescaling import parallelism_of
-from penstock.runtime.sources.contract import ReaderStatus
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.graph.rescaling import parallelism_of
+from penstock.engine.runtime.sources.contract import ReaderStatus
 from tests.tools.programs.checkpoint_programs import (
     STAGES,
     WAIT_S,

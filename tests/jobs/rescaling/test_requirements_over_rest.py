@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.hosting.minicluster import MiniCluster
-from penstock.ui.cli import main
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.ops.cli.cli import main
 from tests.tools.hosting.rest import SETTINGS, rest_server
 from tests.tools.programs.checkpoint_programs import (
     expected_sums,

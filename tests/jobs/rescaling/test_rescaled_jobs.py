@@ -7,15 +7,12 @@ import pytest
 
 from penstock.common import JobClient, Time, Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
-from penstock.datastream.functions import (
-    KeyedBroadcastProcessFunction,
-    KeyedProcessFunction,
-)
+from penstock.datastream.functions import KeyedBroadcastProcessFunction, KeyedProcessFunction
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import ConfigurationError
-from penstock.model.graph.rescaling import parallelism_of
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.graph.rescaling import parallelism_of
 from tests.tools.output_files import files_below
 from tests.tools.programs.checkpoint_programs import (
     WAIT_S,
@@ -341,7 +338,7 @@ class _Cancels(Generations):
         super().__init__()
         self.client = None
 
-    def checkpoint_triggered(self, first) -> None:
+    def on_trigger_checkpoint(self, first) -> None:
         if first.options.is_held:
             self.client.cancel()
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.hosting.minicluster import MiniCluster, ThreadProvider
-from penstock.hosting.wire.addresses import Endpoint
-from penstock.model.graph.rescaling import parallelism_of
-from penstock.model.options.elastic import ElasticOptions
+from penstock.engine.hosting.local.minicluster import MiniCluster, ThreadProvider
+from penstock.engine.hosting.network.wire.addresses import Endpoint
+from penstock.engine.model.graph.rescaling import parallelism_of
+from penstock.engine.model.options.autoscaler import ElasticOptions
 from tests.tools.programs.checkpoint_programs import (
     expected_sums,
     lines_of,

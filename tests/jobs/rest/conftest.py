@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.hosting.minicluster import MiniCluster
+from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.hosting.rest import SETTINGS, rest_server
 from tests.tools.programs.environments import minicluster_environment
 from tests.tools.waiting import wait_until

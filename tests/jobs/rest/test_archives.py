@@ -6,9 +6,9 @@ import pytest
 
 from penstock.common import Types
 from penstock.datastream import RuntimeExecutionMode
-from penstock.hosting.history.library import Library
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.program.observed_jobs import ARCHIVIST
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.ops.history.library import Library
+from penstock.ops.operations import ARCHIVIST
 from tests.tools.programs.environments import minicluster_environment
 
 PATIENCE_S = 60.0

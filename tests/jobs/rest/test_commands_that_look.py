@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from penstock.common import RestartStrategies, Types, WatermarkStrategy
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.hosting.minicluster import MiniCluster
-from penstock.ui.cli import main
+from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.ops.cli.cli import main
 from tests.tools.hosting.commands import as_json, run
 from tests.tools.hosting.rest import SETTINGS
 from tests.tools.programs.environments import minicluster_environment

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.common import Types
 from penstock.datastream import RuntimeExecutionMode
-from penstock.hosting.history.library import Library
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.ops.history.library import Library
 from tests.tools.hosting.rest import SETTINGS, rest_server
 from tests.tools.programs.environments import minicluster_environment
 from tests.tools.programs.failing_on_demand import fail_once, failing_on_demand

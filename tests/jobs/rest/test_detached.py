@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from penstock.ui.cli import main
+from penstock.ops.cli.cli import main
 from tests.tools.terminal import ROOT
 from tests.tools.waiting import wait_until
 
@@ -19,7 +19,7 @@ import sys
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import DataGeneratorSource
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
 
 configuration = Configuration()
 for key, value in {{"penstock.rest.enabled": "{rest}", "rest.bind-port": "0"}}.items():
@@ -53,7 +53,7 @@ def started(tmp_path):
     pids = []
 
     def run(*arguments):
-        command = "import sys; from penstock.ui.cli import main; sys.exit(main())"
+        command = "import sys; from penstock.ops.cli.cli import main; sys.exit(main())"
         done = subprocess.run(
             [sys.executable, "-c", command, "run", "-d", *arguments],
             capture_output=True, text=True, timeout=_PATIENCE_S, check=False, cwd=tmp_path,

@@ -5,8 +5,8 @@ import urllib.request
 
 import pytest
 
-from penstock.hosting.logs.driver import log_folder
-from penstock.model.messages import ReadLog
+from penstock.engine.hosting.reporting.logs.driver import log_folder
+from penstock.engine.model.messages import ReadLog
 
 
 def asked(client, span=None):

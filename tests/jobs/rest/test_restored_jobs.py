@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.hosting.rest import SETTINGS, rest_server
 from tests.tools.programs.checkpoint_programs import HeldSource, Stage, sums_to_file
 from tests.tools.programs.environments import RESTARTS, minicluster_environment

@@ -9,8 +9,8 @@ import termios
 import pytest
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.hosting.minicluster import MiniCluster
+from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.hosting.commands import as_json, run
 from tests.tools.hosting.rest import SETTINGS
 from tests.tools.programs.environments import minicluster_environment
@@ -20,7 +20,7 @@ from tests.tools.waiting import wait_until
 CTRL_C = b"\x03"
 PROGRAM = """
 import sys
-from penstock.ui.cli import main
+from penstock.ops.cli.cli import main
 code = main(["top", "-i", "0.1", *{arguments!r}])
 print("the shell is back", flush=True)
 {after}
@@ -245,7 +245,7 @@ def test_the_terminal_is_restored_however_it_ends(watching, end):
 
 def test_the_terminal_is_restored_after_an_error(job, tmp_path):
     broken = """
-from penstock.ui.top import command
+from penstock.ops.cli.top import command
 def fails(*_):
     raise RuntimeError("cannot draw")
 command._Watch._draw = fails

@@ -8,22 +8,22 @@ import threading
 import pytest
 
 from penstock.common import WatermarkStrategy
+from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.connectors import DiscardingSink
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.hosting.clock import wall_ms
-from penstock.model.errors import ConfigurationError
+from penstock.engine.hosting.os.clock import wall_ms
+from penstock.engine.model.errors import ConfigurationError
 from tests.tools.hosting import session as served
 from tests.tools.hosting.session import remote_environment
 from tests.tools.programs.failover_programs import configured
 from tests.tools.terminal import ROOT
 from tests.tools.waiting import wait_until
 
-CODE = "import sys; from penstock.ui.cli import main; sys.exit(main())"
+CODE = "import sys; from penstock.ops.cli.cli import main; sys.exit(main())"
 PROGRAM = """
 import time
 from penstock.common import WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.number_seq import NumberSequenceSource
 
 env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
 source = NumberSequenceSource(0, 10**12)

@@ -9,12 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from penstock.common import WatermarkStrategy
+from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.hosting.remote import session_client
-from penstock.hosting.remote.client import RemoteError
-from penstock.hosting.rest import server
-from penstock.model.errors import ConfigurationError, JobExecutionError
+from penstock.engine.model.errors import ConfigurationError, JobExecutionError
+from penstock.ops.remote import session_client
+from penstock.ops.remote.client import RemoteError
+from penstock.ops.rest import server
 from tests.tools.hosting.session import remote_environment
 
 NUMBERS = list(range(10))
@@ -72,7 +72,7 @@ def test_a_job_whose_client_reads_nothing_has_no_rows(session):
 @pytest.mark.parametrize("rule", ["never", "others"])
 def test_another_user_needs_the_token_for_rows_whatever_the_rule(session, monkeypatch, rule):
     access = server.current_server()._access
-    monkeypatch.setattr("penstock.hosting.rest.connections.is_of_this_user", lambda _socket: False)
+    monkeypatch.setattr("penstock.ops.rest.serving.is_of_this_user", lambda _socket: False)
     object.__setattr__(access, "rule", type(access.rule)(rule))
     path = f"/session/jobs/{'a' * 32}/rows/collect-1?after=0"
     assert session.client.ask(path)[0] == 401
@@ -133,7 +133,7 @@ def test_rows_that_the_session_has_not_signed_are_never_opened(impostor, monkeyp
     moved = type(known)(impostor, known.token, known.pid, 0.0, "session", known.rows_key)
     monkeypatch.setattr(session_client, "drivers", lambda: [moved])
     opened = []
-    monkeypatch.setattr("penstock.hosting.remote.rows.loads_records", opened.append)
+    monkeypatch.setattr("penstock.ops.remote.rows.loads_records", opened.append)
     rows = remote_environment(impostor).from_collection(NUMBERS).execute_and_collect()
     with pytest.raises(RemoteError, match="not signed"):
         next(rows)

@@ -10,25 +10,25 @@ import pytest
 from tests.tools.terminal import ROOT
 from tests.tools.waiting import wait_until
 
-CODE = "import sys; from penstock.ui.cli import main; sys.exit(main())"
+CODE = "import sys; from penstock.ops.cli.cli import main; sys.exit(main())"
 PROGRAM = """
 from penstock.common import WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.number_seq import NumberSequenceSource
 
 env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
 source = NumberSequenceSource(0, 10**12)
 numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
-nothing = numbers.filter(lambda number: False)
+first = numbers.filter(lambda number: number == 0)
 """
 WAITS = """
-nothing.print()
+first.print()
 env.execute("endless")
 """
 READS = """
-with nothing.execute_and_collect("endless") as rows:
+with first.execute_and_collect("endless") as rows:
     for row in rows:
-        print(row)
+        print("read", flush=True)
 """
 PATIENCE_S = 120
 
@@ -54,6 +54,9 @@ def run(session, tmp_path):
             first = client.stdout.readline()
             assert "runs in the session at" in first
             wait_until(lambda: state() == "RUNNING", "the job does not run", PATIENCE_S)
+            if code == READS:
+                # Before its first row the program may not be in its loop yet.
+                assert any(line == "read\n" for line in client.stdout)
             client.send_signal(signal.SIGINT)
             told, _ = client.communicate(timeout=PATIENCE_S)
         finally:

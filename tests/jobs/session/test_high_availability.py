@@ -5,8 +5,8 @@ import contextlib
 import pytest
 
 from penstock.common import Encoder
-from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.rest import server
+from penstock.connectors.file_system import FileSink
+from penstock.ops.rest import server
 from tests.tools.hosting.rest import Client
 from tests.tools.hosting.session import (
     ServedSession,

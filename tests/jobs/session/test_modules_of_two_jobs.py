@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 
-from penstock.hosting.remote.client import RemoteError
-from penstock.hosting.remote.session_client import SessionClient
-from penstock.model.config import Settings
+from penstock.engine.model.config import Settings
+from penstock.ops.remote.client import RemoteError
+from penstock.ops.remote.session_client import SessionClient
 from tests.tools.hosting.module_archives import archive_of
 from tests.tools.hosting.submissions import coordinated_job, coordinators_of_the_job
 

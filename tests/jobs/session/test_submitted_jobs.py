@@ -4,16 +4,16 @@ import pytest
 
 from penstock.common import Encoder, Types, WatermarkStrategy
 from penstock.common.job_status import JobStatus
+from penstock.connectors.file_system import FileSink
+from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode
-from penstock.datastream.connectors.file_system import FileSink
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.hosting.remote.client import RemoteError
-from penstock.model.errors import (
+from penstock.engine.model.errors import (
     ExternalError,
     GraphError,
     JobCancelledError,
     JobExecutionError,
 )
+from penstock.ops.remote.client import RemoteError
 from tests.tools.hosting.session import remote_environment
 from tests.tools.output_files import committed_lines
 from tests.tools.waiting import wait_until

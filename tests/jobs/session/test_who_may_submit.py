@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.hosting.remote.submission import own_versions
-from penstock.hosting.rest import server
-from penstock.hosting.rest.session_place import MEDIA
+from penstock.ops.remote.submission import own_versions
+from penstock.ops.rest import server
+from penstock.ops.rest.session_place import MEDIA
 from tests.tools.hosting.rest import rest_server
 from tests.tools.waiting import wait_until
 
@@ -61,7 +61,7 @@ def test_what_is_no_job_is_told_to_its_client(session, mark):
 @pytest.mark.parametrize("rule", ["never", "others"])
 def test_another_user_needs_the_token_whatever_the_rule(session, mark, monkeypatch, rule):
     access = server.current_server()._access
-    monkeypatch.setattr("penstock.hosting.rest.connections.is_of_this_user", lambda _socket: False)
+    monkeypatch.setattr("penstock.ops.rest.serving.is_of_this_user", lambda _socket: False)
     object.__setattr__(access, "rule", type(access.rule)(rule))
     status, _ = post(session.client, pickle.dumps(Marker(str(mark))))
     assert (status, mark.exists()) == (401, False)
@@ -103,4 +103,5 @@ def test_the_driver_of_a_program_takes_no_jobs_and_does_not_shut_down(tmp_path, 
 
 
 def test_jobs_of_java_stay_refused(session):
-    assert session.client.ask("/jobs", "POST", {})[0] == 501
+    status, told = session.client.ask("/jobs", "POST", {})
+    assert (status, "programs and processes of Java" in told["errors"][0]) == (404, True)

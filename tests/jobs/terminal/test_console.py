@@ -34,7 +34,7 @@ logging.basicConfig(level=logging.WARNING, format="%(message)s")
 from gate import OfNumber, gated, go_on
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
 
 configuration = Configuration()
 for key, value in {

@@ -12,8 +12,8 @@ import atexit, queue, signal, sys, threading
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors import DataGeneratorSource
-from penstock.hosting import waiting
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.os import waiting
+from penstock.engine.hosting.local.minicluster import MiniCluster
 
 waiting._CANCEL_S = 1e6  # The test ends rather than a wait.
 

@@ -10,8 +10,8 @@ _PATIENCE_S = 30
 PROGRAM = """
 import logging, os, sys, threading, types
 logging.basicConfig(stream=open(os.devnull, "w"), level=logging.INFO)
-from penstock.hosting.logs import driver
-from penstock.hosting.logs.settings import LogSettings
+from penstock.engine.hosting.reporting.logs import driver
+from penstock.engine.hosting.reporting.logs.settings import LogSettings
 
 driver.start(LogSettings(directory=sys.argv[1]))
 log = logging.getLogger("penstock.busy")

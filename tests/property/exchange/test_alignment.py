@@ -7,19 +7,19 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.checkpoints import RedistributionMode
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
-from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import CheckpointBarrier, EndOfData, RowBatch
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.network.gate.network_input import take_barriers
-from penstock.runtime.network.partitioner import make_partitioner
-from penstock.runtime.operator import Operator
-from penstock.runtime.operators import MapOperator
-from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
-from penstock.runtime.task.input_processor import StreamOneInputProcessor
-from penstock.runtime.task.writers import PartitionWriter
+from penstock.engine.model.checkpoints import RedistributionMode
+from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.engine.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.elements import CheckpointBarrier, EndOfData, RowBatch
+from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.network.gate.network_input import take_barriers
+from penstock.engine.runtime.network.partitioner import make_partitioner
+from penstock.engine.runtime.operator import Operator
+from penstock.engine.runtime.operators import MapOperator
+from penstock.engine.runtime.state.snapshot import ListPart, OperatorSnapshot
+from penstock.engine.runtime.task.input_processor import StreamOneInputProcessor
+from penstock.engine.runtime.task.writers import PartitionWriter
 from tests.property.exchange.test_exchange import (
     NO_HOOKS,
     PRODUCER,

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.graph.chain import ChainedOperator
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
-from penstock.model.ids import (
+from penstock.engine.model.graph.chain import ChainedOperator
+from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.engine.model.ids import (
     AttemptId,
     DataSetId,
     ExecutionVertexId,
@@ -16,8 +16,8 @@ from penstock.model.ids import (
     ResultPartitionId,
     VertexId,
 )
-from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import (
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.elements import (
     ACTIVE,
     IDLE,
     EndOfData,
@@ -26,18 +26,18 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.network.partition.result_partition import (
+from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.network.partition.result_partition import (
     PartitionHooks,
     ResultPartition,
     pipelined_partition,
 )
-from penstock.runtime.network.partitioner import make_partitioner
-from penstock.runtime.operators import MapOperator
-from penstock.runtime.task.input_processor import StreamOneInputProcessor
-from penstock.runtime.task.input_status import InputStatus
-from penstock.runtime.task.writers import PartitionWriter
-from penstock.runtime.watermarks.valve import StatusWatermarkValve
+from penstock.engine.runtime.network.partitioner import make_partitioner
+from penstock.engine.runtime.operators import MapOperator
+from penstock.engine.runtime.task.input_processor import StreamOneInputProcessor
+from penstock.engine.runtime.task.input_status import InputStatus
+from penstock.engine.runtime.task.writers import PartitionWriter
+from penstock.engine.runtime.watermarks.valve import StatusWatermarkValve
 from tests.tools.runtime.gates import (
     HERE,
     THERE,

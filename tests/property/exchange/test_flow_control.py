@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.hosting.network.frames import FrameType
-from penstock.hosting.network.producer_side import RemoteView
-from penstock.runtime.codecs.events import FrameKind
-from penstock.runtime.elements import EndOfData, RowBatch, Watermark
-from penstock.runtime.network.gate.ports import GateContext
-from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
-from penstock.runtime.network.gate.single import SingleInputGate
-from penstock.runtime.network.network_memory import NetworkMemory
-from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.network.partition.result_partition import (
+from penstock.engine.hosting.network.frames import FrameType
+from penstock.engine.hosting.network.producer_side import RemoteView
+from penstock.engine.runtime.codecs.events import FrameKind
+from penstock.engine.runtime.elements import EndOfData, RowBatch, Watermark
+from penstock.engine.runtime.network.gate.ports import GateContext
+from penstock.engine.runtime.network.gate.remote_channel import RemoteInputChannel
+from penstock.engine.runtime.network.gate.single import SingleInputGate
+from penstock.engine.runtime.network.network_memory import NetworkMemory
+from penstock.engine.runtime.network.network_settings import NetworkSettings
+from penstock.engine.runtime.network.partition.result_partition import (
     PartitionHooks,
     pipelined_partition,
     pool_of,

@@ -5,20 +5,20 @@ into buffers. The time is that of a clock which only the function moves.
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import CheckpointBarrier, RowBatch
-from penstock.runtime.network.gate.in_flight_limit import FIRST_ROWS
-from penstock.runtime.network.gate.network_input import take_barriers
-from penstock.runtime.network.gate.single import SingleInputGate
-from penstock.runtime.network.partition.pipelined import MAX_ROWS_PER_FRAME
-from penstock.runtime.network.partitioner import RoundRobin
-from penstock.runtime.operators import FlatMapOperator, MapOperator
-from penstock.runtime.task.input_processor import StreamOneInputProcessor
-from penstock.runtime.task.input_status import InputStatus
-from penstock.runtime.task.pace import Pace
-from penstock.runtime.task.slices import TaskTiming
-from penstock.runtime.task.writers import PartitionWriter
+from penstock.engine.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.elements import CheckpointBarrier, RowBatch
+from penstock.engine.runtime.network.gate.in_flight_limit import FIRST_ROWS
+from penstock.engine.runtime.network.gate.network_input import take_barriers
+from penstock.engine.runtime.network.gate.single import SingleInputGate
+from penstock.engine.runtime.network.partition.pipelined import MAX_ROWS_PER_FRAME
+from penstock.engine.runtime.network.partitioner import RoundRobin
+from penstock.engine.runtime.operators import FlatMapOperator, MapOperator
+from penstock.engine.runtime.task.input_processor import StreamOneInputProcessor
+from penstock.engine.runtime.task.input_status import InputStatus
+from penstock.engine.runtime.task.pace import Pace
+from penstock.engine.runtime.task.slices import TaskTiming
+from penstock.engine.runtime.task.writers import PartitionWriter
 from tests.tools.runtime.gates import (
     GateListener,
     Host,

@@ -8,9 +8,12 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.errors import EngineBug
-from penstock.runtime.elements import EndOfPartition, RowBatch, Watermark
-from penstock.runtime.network.partition.result_partition import PartitionHooks, pipelined_partition
+from penstock.engine.model.errors import EngineBug
+from penstock.engine.runtime.elements import EndOfPartition, RowBatch, Watermark
+from penstock.engine.runtime.network.partition.result_partition import (
+    PartitionHooks,
+    pipelined_partition,
+)
 from tests.tools.runtime.partitions import (
     Barrier,
     Checkpoints,

@@ -7,15 +7,15 @@ import pickle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.checkpoints import CheckpointOptions
-from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.runtime.checkpoint.in_flight import replayed
-from penstock.runtime.checkpoint.input_checkpoints import InputHooks
-from penstock.runtime.elements import CheckpointBarrier
-from penstock.runtime.network.gate.network_input import take_barriers
-from penstock.runtime.network.partition.result_partition import PartitionHooks
-from penstock.runtime.records.frozen import plain_dumps
-from penstock.runtime.task.input_processor import StreamOneInputProcessor
+from penstock.engine.model.checkpoints import CheckpointOptions
+from penstock.engine.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
+from penstock.engine.runtime.checkpoint.in_flight import replayed
+from penstock.engine.runtime.checkpoint.input_checkpoints import InputHooks
+from penstock.engine.runtime.elements import CheckpointBarrier
+from penstock.engine.runtime.network.gate.network_input import take_barriers
+from penstock.engine.runtime.network.partition.result_partition import PartitionHooks
+from penstock.engine.runtime.records.frozen import plain_dumps
+from penstock.engine.runtime.task.input_processor import StreamOneInputProcessor
 from tests.property.exchange.test_alignment import (
     CUTS,
     AlignedRemote,

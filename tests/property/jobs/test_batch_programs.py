@@ -8,12 +8,9 @@ from hypothesis import strategies as st
 
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
-from penstock.datastream import (
-    KeyedCoProcessFunction,
-    StreamExchangeMode,
-)
+from penstock.datastream import KeyedCoProcessFunction, StreamExchangeMode
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
+from penstock.engine.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
 from tests.property.jobs.test_job_graphs import RECORDS, SETTINGS, add, at, counted, meaning, plans
 from tests.tools.programs.environments import batch_environment
 from tests.tools.programs.user_functions import SecondIsTime, ValueIsTime

@@ -30,7 +30,7 @@ from penstock.datastream import (
 )
 from penstock.datastream.state import MapStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.programs.environments import collected, minicluster_environment
 from tests.tools.programs.user_functions import ValueIsTime
 

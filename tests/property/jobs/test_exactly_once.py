@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.common import Encoder
-from penstock.datastream.connectors.file_system import BucketAssigner, FileSink
-from penstock.datastream.connectors.sql_sink import SqlSink
-from penstock.runtime.operators import SinkOperator
-from penstock.runtime.records.frozen import plain_dumps
+from penstock.connectors.file_system import BucketAssigner, FileSink
+from penstock.connectors.sql_sink import SqlSink
+from penstock.engine.runtime.operators import SinkOperator
+from penstock.engine.runtime.records.frozen import plain_dumps
 from tests.tools.runtime.operator_harness import OperatorHarness
 from tests.tools.runtime.restoring import rescaled
 

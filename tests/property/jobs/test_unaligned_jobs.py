@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.common import Types, WatermarkStrategy
 from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.connectors import NumberSequenceSource
-from penstock.model.checkpoints import CheckpointOptions
+from penstock.engine.model.checkpoints import CheckpointOptions
 from tests.property.jobs.test_job_graphs import (
     MODULUS,
     SETTINGS,

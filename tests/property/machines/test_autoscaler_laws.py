@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.machines.autoscaler.autoscaler import Autoscaler
-from penstock.machines.autoscaler.events import (
+from penstock.engine.model.config import Settings
+from penstock.engine.model.ids import VertexId
+from penstock.ops.autoscaler.rules.autoscaler import Autoscaler
+from penstock.ops.autoscaler.rules.events import (
     DecisionWanted,
     JobMeasured,
     JobRescaled,
     JobRestarted,
 )
-from penstock.machines.autoscaler.parallelism import propose
-from penstock.machines.autoscaler.samples import ScaledEdge, ScaledVertex, Topology, VertexSample
-from penstock.machines.autoscaler.settings import AutoscalerSettings, autoscaler_settings_of
-from penstock.model.config import Settings
-from penstock.model.ids import VertexId
+from penstock.ops.autoscaler.rules.parallelism import propose
+from penstock.ops.autoscaler.rules.samples import ScaledEdge, ScaledVertex, Topology, VertexSample
+from penstock.ops.autoscaler.rules.settings import AutoscalerSettings, autoscaler_settings_of
 
 FLINK, PENSTOCK = "flink", "penstock"
 LARGE = {"job.autoscaler.vertex.max-parallelism": 100_000}

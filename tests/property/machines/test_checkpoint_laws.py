@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.model.checkpoints import CheckpointMetrics, CheckpointType
-from penstock.model.messages import (
+from penstock.engine.model.checkpoints import CheckpointMetrics, CheckpointType
+from penstock.engine.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointAcknowledged,
     DiscardCheckpoint,
@@ -21,8 +21,8 @@ from penstock.model.messages import (
     TimerFired,
     TriggerCheckpoint,
 )
-from penstock.model.states import ExecutionState as S
-from penstock.model.states import JobStatus
+from penstock.engine.model.states import ExecutionState as S
+from penstock.engine.model.states import JobStatus
 from tests.tools.machines.checkpoint_bench import (
     ALL,
     EVERY_SECOND,

@@ -3,21 +3,21 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.machines.dispatcher.dispatcher import (
+from penstock.engine.machines.dispatcher.dispatcher import (
     Cancelled,
     Dispatcher,
     Duplicate,
     NotAccepted,
     Phase,
 )
-from penstock.machines.dispatcher.effects import (
+from penstock.engine.machines.dispatcher.effects import (
     Cancel,
     CleanUp,
     EndSession,
     Initialise,
     Suspend,
 )
-from penstock.machines.dispatcher.events import (
+from penstock.engine.machines.dispatcher.events import (
     CancelJob,
     CleanUpFailed,
     CloseSession,
@@ -28,8 +28,8 @@ from penstock.machines.dispatcher.events import (
     JobSubmitted,
     Tick,
 )
-from penstock.machines.dispatcher.settings import DispatcherSettings
-from penstock.model.states import JobStatus
+from penstock.engine.machines.dispatcher.settings import DispatcherSettings
+from penstock.engine.model.states import JobStatus
 
 JOBS = ("a" * 32, "b" * 32, "c" * 32)
 MOST, CAPACITY, EXPIRES_MS = 2, 2, 5000

@@ -6,29 +6,20 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.machines.adaptive.parallelism import (
+from penstock.engine.machines.rescaling.parallelism import (
     SharingGroup,
     desired_slots,
     minimum_slots,
     parallelism_for,
 )
-from penstock.machines.adaptive.slot_assignment import (
-    FormerAssignment,
-    FormerPlace,
-)
-from penstock.machines.adaptive.transition_manager import (
+from penstock.engine.machines.rescaling.slot_assignment import FormerAssignment, FormerPlace
+from penstock.engine.machines.rescaling.transition_manager import (
     Phase,
     Prospect,
     TransitionManager,
     TransitionTimings,
 )
-from penstock.machines.execution.slow_tasks import (
-    ExecutionTime,
-    SlowTaskSettings,
-    baseline_of,
-    find_slow,
-)
-from penstock.model.elastic.parallelism_bounds import ParallelismBounds
+from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds
 from tests.tools.machines.slot_plans import make_plan
 
 
@@ -177,34 +168,3 @@ def test_changes_within_stabilization_make_one_transition(timings, at, first_ms)
         fired += [now_ms] * manager.on_timer(now_ms, enough)
     assert len(fired) == 1
     assert fired[0] == first_ms + max(50, timings.max_trigger_delay_ms)
-
-
-TIMES = st.lists(st.integers(0, 10_000), min_size=1, max_size=20)
-
-
-@given(TIMES, st.integers(0, 20), st.floats(0, 0.99), st.floats(0.1, 5), st.integers(0, 10_000))
-def test_a_subtask_is_slow_exactly_from_both_limits_on(times, rest, ratio, multiplier, bound):
-    settings = SlowTaskSettings(ratio, multiplier, bound)
-    finished = [ExecutionTime(one) for one in times]
-    parallelism = len(times) + rest
-    baseline = baseline_of(parallelism, finished, settings)
-    if baseline is None:
-        assert len(times) < parallelism * ratio + 1e-9
-        return
-    limit = max(baseline.time_ms, bound)
-    running = {
-        "below": ExecutionTime(limit - 1),
-        "equal": ExecutionTime(limit),
-        "above": ExecutionTime(limit + 1),
-    }
-    assert find_slow(parallelism, finished, running, settings) == ["equal", "above"]
-
-
-@given(TIMES, st.integers(1, 100))
-def test_with_equal_bytes_it_is_as_without_bytes(times, input_bytes):
-    settings = SlowTaskSettings(0.5, 1.5, 0)
-    running = {one: ExecutionTime(one) for one in range(0, 20_000, 997)}
-    with_bytes = {one: ExecutionTime(one, input_bytes) for one in running}
-    plain = find_slow(len(times), [ExecutionTime(one) for one in times], running, settings)
-    finished = [ExecutionTime(one, input_bytes) for one in times]
-    assert find_slow(len(times), finished, with_bytes, settings) == plain

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.machines.scheduling.bulk_check import is_fulfillable
-from penstock.machines.slots.free_slots import FreeSlots
-from penstock.machines.slots.resource_profile import ANY, UNKNOWN, ResourceProfile, profile_of
-from penstock.machines.slots.slot_matching import SlotRequest, match_by_load, match_simply
-from penstock.machines.slots.slot_selection import SlotProfile, SlotSelection
-from penstock.model.ids import AllocationId, ResourceId, SlotRequestId
+from penstock.engine.machines.scheduling.bulk_check import is_fulfillable
+from penstock.engine.machines.slots.free_slots import FreeSlots
+from penstock.engine.machines.slots.resource_profile import (
+    ANY,
+    UNKNOWN,
+    ResourceProfile,
+    profile_of,
+)
+from penstock.engine.machines.slots.slot_matching import SlotRequest, match_by_load, match_simply
+from penstock.engine.machines.slots.slot_selection import SlotProfile, SlotSelection
+from penstock.engine.model.ids import AllocationId, ResourceId, SlotRequestId
 
 SMALL = profile_of({"cpu": 1})
 HOST_OF = {f"tm{number}": f"host{number % 3}" for number in range(6)}

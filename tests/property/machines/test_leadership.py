@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.machines.leases.leadership import Instant, Leadership, Lease, LeaseWatch, Standing
+from penstock.engine.machines.leases.leadership import (
+    Instant,
+    Leadership,
+    Lease,
+    LeaseWatch,
+    Standing,
+)
 
 DURATION, MARGIN = 1000, 200
 STEPS = st.lists(

@@ -6,15 +6,15 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.machines.execution.distribution import partition_ranges, subpartition_of
-from penstock.machines.execution.execution_graph import ExecutionGraph
-from penstock.machines.execution.regions import Regions
-from penstock.machines.slots.slot_sharing import local_input_preferred, task_balanced
-from penstock.model.graph.job_graph import JobGraph, ResultPartitionType
-from penstock.model.graph.partitioning import DistributionPattern
-from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId
-from penstock.model.key_groups import default_max_parallelism
-from penstock.model.messages import (
+from penstock.engine.machines.execution.distribution import partition_ranges, subpartition_of
+from penstock.engine.machines.execution.execution_graph import ExecutionGraph
+from penstock.engine.machines.execution.regions import Regions
+from penstock.engine.machines.slots.slot_sharing import local_input_preferred, task_balanced
+from penstock.engine.model.graph.job_graph import JobGraph, ResultPartitionType
+from penstock.engine.model.graph.partitioning import DistributionPattern
+from penstock.engine.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId
+from penstock.engine.model.key_groups import default_max_parallelism
+from penstock.engine.model.messages import (
     CancelJob,
     FailureInfo,
     TaskManagerGone,
@@ -22,7 +22,7 @@ from penstock.model.messages import (
     TaskStateChanged,
     TimerFired,
 )
-from penstock.model.states import ExecutionState
+from penstock.engine.model.states import ExecutionState
 from tests.tools.machines.job_bench import Bench
 from tests.tools.machines.job_graphs import job_graph
 

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.model.ids import AllocationId
-from penstock.model.messages import (
+from penstock.engine.model.ids import AllocationId
+from penstock.engine.model.messages import (
     JobManagerLost,
     OfferSlots,
     RegistrationAccepted,
@@ -13,7 +13,7 @@ from penstock.model.messages import (
     StartTask,
     StopTask,
 )
-from penstock.model.states import SlotState
+from penstock.engine.model.states import SlotState
 from tests.tools.machines.task_executor_bench import FORMER, JOB, LEADER, OTHER, Bench, attempt
 
 ALLOCATIONS = st.sampled_from([AllocationId(f"a{i}") for i in range(5)])

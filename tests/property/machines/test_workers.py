@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.machines.workers.pool import SIZED_FIRST_MS, WorkerPool
-from penstock.model.ids import JobId
-from penstock.model.messages.workers import (
+from penstock.engine.machines.workers.pool import SIZED_FIRST_MS, WorkerPool
+from penstock.engine.model.ids import JobId
+from penstock.engine.model.messages.workers import (
     EndWorker,
     HostedGone,
     HostStart,
@@ -23,7 +23,7 @@ from penstock.model.messages.workers import (
     WorkersTick,
     WorkerUnfit,
 )
-from penstock.model.slot_size import slot_size
+from penstock.engine.model.slot_size import slot_size
 
 LARGE = WorkerKind("c", 1, slot_size({"cpu": 2}))
 KINDS = (WorkerKind("a", 3), WorkerKind("b", 1), LARGE)

@@ -7,14 +7,14 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.operators.windowed.column_partials import (
+from penstock.engine.runtime.operators.windowed.column_partials import (
     PANE,
     DenseCounts,
     Partials,
     partials_of,
     rows_in,
 )
-from penstock.runtime.records.columns import count, sum_
+from penstock.engine.runtime.records.columns import count, sum_
 
 KEYS = st.one_of(
     st.integers(-5, 5), st.integers(1000, 1300), st.integers(-(2**63), 2**63 - 1), st.none()

@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common import Duration
-from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK, ColumnBatch
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.operators import ColumnWindowOperator, ListContents
-from penstock.runtime.operators.interval_join import Interval, IntervalJoinOperator
-from penstock.runtime.operators.windowed.grid import GridWindowOperator
-from penstock.runtime.operators.windowed.records import RecordWindowOperator
-from penstock.runtime.records.columns import count
-from penstock.runtime.records.frozen import plain_dumps
-from penstock.runtime.windowing import (
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.elements import MAX_WATERMARK, MIN_WATERMARK, ColumnBatch
+from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.operators import ColumnWindowOperator, ListContents
+from penstock.engine.runtime.operators.interval_join import Interval, IntervalJoinOperator
+from penstock.engine.runtime.operators.windowed.grid import GridWindowOperator
+from penstock.engine.runtime.operators.windowed.records import RecordWindowOperator
+from penstock.engine.runtime.records.columns import count
+from penstock.engine.runtime.records.frozen import plain_dumps
+from penstock.engine.runtime.windowing import (
     CountTrigger,
     EventTimeSessionWindows,
     GlobalWindows,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.common import Row
-from penstock.datastream.connectors.sql_lookup import LookupCache, SqlLookup
+from penstock.connectors.sql_lookup import LookupCache, SqlLookup
 from tests.tools.connectors.lookups import Lookups
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 5), st.integers())

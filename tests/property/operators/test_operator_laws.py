@@ -9,8 +9,8 @@ from operator import itemgetter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import (
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.elements import (
     ACTIVE,
     IDLE,
     MAX_WATERMARK,
@@ -19,20 +19,20 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.operators import (
+from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.operators import (
     CoGroupWindowFunction,
     Interval,
     IntervalJoinOperator,
     JoinWindowFunction,
     ListContents,
 )
-from penstock.runtime.operators.windowed.join import (
+from penstock.engine.runtime.operators.windowed.join import (
     GridWindowJoinOperator,
     RecordWindowJoinOperator,
 )
-from penstock.runtime.watermarks.valve import CombinedWatermark, StatusWatermarkValve
-from penstock.runtime.windowing import TumblingEventTimeWindows
+from penstock.engine.runtime.watermarks.valve import CombinedWatermark, StatusWatermarkValve
+from penstock.engine.runtime.windowing import TumblingEventTimeWindows
 from tests.tools.runtime.async_calls import AsyncHarness
 from tests.tools.runtime.operator_harness import OperatorHarness
 

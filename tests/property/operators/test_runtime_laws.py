@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common import Duration
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
-from penstock.model.row import Row
-from penstock.model.types import Types
-from penstock.runtime.codecs.convert import enforce, to_columns, to_rows
-from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch, RowBatch
-from penstock.runtime.keys import (
+from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.engine.model.row import Row
+from penstock.engine.model.types import Types
+from penstock.engine.runtime.codecs.convert import enforce, to_columns, to_rows
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.elements import MAX_WATERMARK, ColumnBatch, RowBatch
+from penstock.engine.runtime.keys import (
     ChannelCache,
     KeySelection,
     channel_of,
@@ -27,8 +27,8 @@ from penstock.runtime.keys import (
     operator_index,
     state_key,
 )
-from penstock.runtime.network.partitioner import make_partitioner
-from penstock.runtime.operators import (
+from penstock.engine.runtime.network.partitioner import make_partitioner
+from penstock.engine.runtime.operators import (
     ColumnWindowOperator,
     FlatMapOperator,
     KeyedProcessOperator,
@@ -36,12 +36,12 @@ from penstock.runtime.operators import (
     ReduceContents,
     ReduceOperator,
 )
-from penstock.runtime.operators.windowed.grid import GridWindowOperator
-from penstock.runtime.operators.windowed.records import RecordWindowOperator
-from penstock.runtime.records.columns import count, first, last, sum_
-from penstock.runtime.state.contract import ListStateDescriptor
-from penstock.runtime.watermarks.valve import StatusWatermarkValve
-from penstock.runtime.windowing import (
+from penstock.engine.runtime.operators.windowed.grid import GridWindowOperator
+from penstock.engine.runtime.operators.windowed.records import RecordWindowOperator
+from penstock.engine.runtime.records.columns import count, first, last, sum_
+from penstock.engine.runtime.state.contract import ListStateDescriptor
+from penstock.engine.runtime.watermarks.valve import StatusWatermarkValve
+from penstock.engine.runtime.windowing import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
@@ -96,8 +96,8 @@ def test_rows_and_columns_give_equal_channels(keys):
 _PROGRAM = """
 import datetime, enum
 from decimal import Decimal
-from penstock.model.row import Row
-from penstock.runtime.keys import channel_of, ChannelCache
+from penstock.engine.model.row import Row
+from penstock.engine.runtime.keys import channel_of, ChannelCache
 keys = ["a", "é", 1, -1, 2**80, 1.5, True, b"x", Decimal("1.10"), datetime.date(2020, 1, 1), ("a", (1, None)), Row(1)]
 keys += [f"word{i}" for i in range(200)]
 print([channel_of(key, 64, 128) for key in keys], ChannelCache(64, 128).channels_of(keys))

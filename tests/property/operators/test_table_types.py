@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.common import Row, Types
-from penstock.model.types import taking_tuples
-from penstock.runtime.codecs.convert import enforce, to_columns, to_rows
-from penstock.runtime.elements import RowBatch
+from penstock.engine.model.types import taking_tuples
+from penstock.engine.runtime.codecs.convert import enforce, to_columns, to_rows
+from penstock.engine.runtime.elements import RowBatch
 
 TIMES = st.datetimes()
 UTC_TIMES = st.datetimes(timezones=st.just(dt.UTC))

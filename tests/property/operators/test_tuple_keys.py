@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.runtime.keys.encoding import canonical_bytes
-from penstock.runtime.keys.hashing import original_key, state_key, state_keys
-from penstock.runtime.state.rocks.encoding import prefix_of
+from penstock.engine.runtime.keys.encoding import canonical_bytes
+from penstock.engine.runtime.keys.hashing import original_key, state_key, state_keys
+from penstock.engine.runtime.state.rocks.encoding import prefix_of
 
 
 class Named(NamedTuple):

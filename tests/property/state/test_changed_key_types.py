@@ -13,17 +13,22 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from penstock.model.completed_checkpoint import OperatorRestore
-from penstock.model.errors import UserError
-from penstock.model.key_types import KeyMigration, KeyType, judge_keys
-from penstock.model.types import Types
-from penstock.runtime.keys import key_group_range
-from penstock.runtime.keys.hashing import canonical_bytes, is_int32_type, key_group, state_key
-from penstock.runtime.operators.keyed import restore_backend
-from penstock.runtime.records.frozen import plain_dumps
-from penstock.runtime.state.descriptors import ValueStateDescriptor
-from penstock.runtime.state.snapshot import OperatorSnapshot
-from penstock.runtime.state.snapshot_reader import read_operator
+from penstock.engine.model.completed_checkpoint import OperatorRestore
+from penstock.engine.model.errors import UserError
+from penstock.engine.model.key_types import KeyMigration, KeyType, judge_keys
+from penstock.engine.model.types import Types
+from penstock.engine.runtime.keys import key_group_range
+from penstock.engine.runtime.keys.hashing import (
+    canonical_bytes,
+    is_int32_type,
+    key_group,
+    state_key,
+)
+from penstock.engine.runtime.operators.keyed import restore_backend
+from penstock.engine.runtime.records.frozen import plain_dumps
+from penstock.engine.runtime.state.descriptors import ValueStateDescriptor
+from penstock.engine.runtime.state.snapshot import OperatorSnapshot
+from penstock.engine.runtime.state.snapshot_reader import read_operator
 from tests.tools.runtime.changed_types import CHANGES
 from tests.tools.runtime.keyed_backends import GROUPS, Backends
 from tests.tools.runtime.restoring import PIECES, read, written_as_files, written_state

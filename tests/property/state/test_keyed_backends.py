@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common import Duration
-from penstock.model.row import Row
-from penstock.model.types import Types
-from penstock.runtime.state.contract import (
+from penstock.engine.model.row import Row
+from penstock.engine.model.types import Types
+from penstock.engine.runtime.state.contract import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -23,7 +23,7 @@ from penstock.runtime.state.contract import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from penstock.runtime.windows import TimeWindow
+from penstock.engine.runtime.windows import TimeWindow
 from tests.tools.runtime.key_values import EAST, Device, Pair, Tcp
 from tests.tools.runtime.keyed_backends import GROUPS, Average, Backends, through_bytes
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import MAX_WATERMARK
-from penstock.runtime.operators import (
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.elements import MAX_WATERMARK
+from penstock.engine.runtime.operators import (
     AggregateKind,
     Interval,
     IntervalJoinOperator,
@@ -19,9 +19,9 @@ from penstock.runtime.operators import (
     ListContents,
     ReduceOperator,
 )
-from penstock.runtime.operators.windowed.records import RecordWindowOperator
-from penstock.runtime.records.frozen import plain_dumps
-from penstock.runtime.state.snapshot_reader import Beside
+from penstock.engine.runtime.operators.windowed.records import RecordWindowOperator
+from penstock.engine.runtime.records.frozen import plain_dumps
+from penstock.engine.runtime.state.snapshot_reader import Beside
 from tests.tools.programs.user_functions import running_sum
 from tests.tools.runtime.async_calls import AsyncHarness
 from tests.tools.runtime.restored_subtasks import (

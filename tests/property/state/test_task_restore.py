@@ -6,18 +6,18 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.checkpoints import CheckpointOptions, RedistributionMode
-from penstock.runtime.checkpoint.subtask import EndHooks, SubtaskCheckpoints
-from penstock.runtime.elements import (
+from penstock.engine.model.checkpoints import CheckpointOptions, RedistributionMode
+from penstock.engine.runtime.checkpoint.subtask import EndHooks, SubtaskCheckpoints
+from penstock.engine.runtime.elements import (
     CancelCheckpointMarker,
     CheckpointBarrier,
     EndOfData,
     RowBatch,
     Watermark,
 )
-from penstock.runtime.operator import Operator
-from penstock.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot
-from penstock.runtime.task.input_status import InputStatus
+from penstock.engine.runtime.operator import Operator
+from penstock.engine.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot
+from penstock.engine.runtime.task.input_status import InputStatus
 from tests.tools.runtime.restoring import rescaled
 from tests.tools.runtime.task_parts import Clock, ListInput, Remembering, task_of, values_of
 

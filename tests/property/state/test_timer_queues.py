@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.runtime.keys.hashing import original_key, state_key
-from penstock.runtime.state.rocks import timers as rocks_timers
-from penstock.runtime.windows import TimeWindow
+from penstock.engine.runtime.keys.hashing import original_key, state_key
+from penstock.engine.runtime.state.rocks import timers as rocks_timers
+from penstock.engine.runtime.windows import TimeWindow
 from tests.tools.runtime.keyed_backends import GROUPS, KINDS, Backends, through_bytes
 
 NAME = "timers/event"

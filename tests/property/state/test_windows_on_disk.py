@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import MAX_WATERMARK
-from penstock.runtime.operators import ListContents, ReduceContents
-from penstock.runtime.operators.windowed.grid import GridWindowOperator
-from penstock.runtime.operators.windowed.records import RecordWindowOperator
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.elements import MAX_WATERMARK
+from penstock.engine.runtime.operators import ListContents, ReduceContents
+from penstock.engine.runtime.operators.windowed.grid import GridWindowOperator
+from penstock.engine.runtime.operators.windowed.records import RecordWindowOperator
 from tests.tools.runtime.keyed_backends import KINDS, Backends
 from tests.tools.runtime.restored_subtasks import (
     RECORD,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from penstock.model.options.catalogue import OPTIONS
-from penstock.model.options.option import NAME
+from penstock.engine.model.options.catalogue import OPTIONS
+from penstock.engine.model.options.option import NAME
 from tests.tools.hosting.commands import COMMAND
 from tests.tools.terminal import ROOT
 
@@ -35,9 +35,9 @@ PROGRAM = """
 import json, os
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting.spark import host
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.model.program import ProgramSettings
+from penstock.engine.hosting.program import spark_host as host
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.model.program import ProgramSettings
 
 def show(executor, graph, program):
     of_graph = [graph.job_name, graph.is_chaining_enabled, graph.max_parallelism,

@@ -14,7 +14,7 @@ from tests.tools.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-CODE = "import sys; from penstock.ui.cli import main; sys.exit(main())"
+CODE = "import sys; from penstock.ops.cli.cli import main; sys.exit(main())"
 PATIENCE_S = 120
 PROGRAM = """
 import sys
@@ -22,7 +22,7 @@ from own_module import kept
 from penstock.common import Encoder, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import DataGeneratorSource
-from penstock.datastream.connectors.file_system import FileSink
+from penstock.connectors.file_system import FileSink
 
 folder, count = sys.argv[1], int(sys.argv[2])
 env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)

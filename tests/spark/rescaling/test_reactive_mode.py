@@ -6,10 +6,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.spark.host import SparkHost
-from penstock.hosting.spark_thread import SparkThread
-from penstock.model.graph.rescaling import parallelism_of
+from penstock.engine.hosting.os.spark_thread import SparkThread
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.hosting.program.spark_host import SparkHost
+from penstock.engine.model.graph.rescaling import parallelism_of
 from tests.spark.processes import executor_jvms, taskmanagers_left
 from tests.spark.programs import environment
 from tests.spark.sessions import FAILS_FAST, LOCAL_CLUSTER

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.spark.host import SparkHost
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.hosting.program.spark_host import SparkHost
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
 from tests.tools.programs.checkpoint_programs import (

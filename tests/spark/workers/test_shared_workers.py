@@ -13,11 +13,10 @@ import pytest
 from penstock.common import WatermarkStrategy
 from penstock.datastream import MapFunction
 from penstock.datastream.connectors import DataGeneratorSource
-from penstock.hosting.spark import host, slots
-from penstock.hosting.spark.session_workers import idle_workers
-from penstock.hosting.spark.slots import SparkSlots
-from penstock.hosting.taskmanager_order import ProcessSettings
-from penstock.model.errors import JobExecutionError, NoResourceAvailable
+from penstock.engine.hosting.spark import slots
+from penstock.engine.hosting.spark.session_workers import idle_workers
+from penstock.engine.hosting.spark.slots import SparkSlots
+from penstock.engine.model.errors import JobExecutionError, NoResourceAvailable
 from tests.spark.processes import end_idle_workers, taskmanagers, taskmanagers_left
 from tests.spark.programs import environment
 from tests.spark.waiting import until_there
@@ -214,11 +213,11 @@ def test_a_job_that_does_not_finish_leaves_nothing_either(spark, tmp_path, ends)
     assert ours_in_tmp() == folders
 
 
-def test_a_process_that_cannot_begin_says_why(spark, monkeypatch):
+def test_a_process_that_cannot_begin_says_why(spark):
     """Not only that its connection was closed. Python refuses the setting in the process itself."""
-    monkeypatch.setattr(host, "ProcessSettings", lambda **_: ProcessSettings(switch_interval_s=-1))
+    settings = {"penstock.exchange.switch-interval": "0 ms"}
     with pytest.raises(JobExecutionError, match="ValueError: switch interval must be"):
-        told(os.getpid, 1)
+        told(os.getpid, 1, **settings)
 
 
 def test_a_thread_that_a_function_leaves_costs_its_process(spark):

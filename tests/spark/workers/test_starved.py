@@ -4,14 +4,15 @@ import contextlib
 import os
 import signal
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from penstock.common import WatermarkStrategy
 from penstock.datastream.connectors import NumberSequenceSource
-from penstock.hosting.observer import JobObserver
-from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.spark.host import SparkHost
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.hosting.program.executor import ClusterExecutor
+from penstock.engine.hosting.program.spark_host import SparkHost
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
 
@@ -25,16 +26,16 @@ class Waking(JobObserver):
         self.processes: dict[str, tuple[int, int]] = {}
         self.told = []
 
-    def taskmanager_registered(self, message) -> None:
+    def on_register_task_manager(self, message) -> None:
         self.processes[message.resource_id] = (message.supervisor_pid, message.pid)
 
-    def taskmanager_starved(self, resource_id, cause) -> None:
-        self.told.append(cause)
-        for pid in self.processes[resource_id]:
+    def on_task_manager_starved(self, event) -> None:
+        self.told.append(event.cause)
+        for pid in self.processes[event.resource_id]:
             os.kill(pid, signal.SIGCONT)
 
-    def taskmanager_lost(self, resource_id, cause) -> None:
-        self.taskmanager_starved(resource_id, f"lost: {cause}")
+    def on_task_manager_lost(self, event) -> None:
+        self.on_task_manager_starved(replace(event, cause=f"lost: {event.cause}"))
 
 
 def test_a_taskmanager_without_a_processor_is_not_lost(spark_cluster, tmp_path):

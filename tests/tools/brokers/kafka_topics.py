@@ -3,7 +3,7 @@
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.common.serialization import SimpleStringSchema
-from penstock.datastream.connectors.kafka import (
+from penstock.connectors.kafka import (
     KafkaOffsetsInitializer,
     KafkaRecordSerializationSchema,
     KafkaSink,

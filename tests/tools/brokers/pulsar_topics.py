@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pulsar
 
 from penstock.common.serialization import SimpleStringSchema
-from penstock.datastream.connectors.pulsar import PulsarSink, PulsarSource, StopCursor
+from penstock.connectors.pulsar import PulsarSink, PulsarSource, StopCursor
 
 WAIT_MS = 30_000
 

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 import pika
 
 from penstock.common.serialization import SimpleStringSchema
-from penstock.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSink, RMQSource
-from penstock.runtime.elements import RowBatch
-from penstock.runtime.records.dead_letters import checked
-from penstock.runtime.sources.contract import ReaderStatus, SplitBatch
+from penstock.connectors.rabbitmq import RMQConnectionConfig, RMQSink, RMQSource
+from penstock.engine.runtime.elements import RowBatch
+from penstock.engine.runtime.records.dead_letters import checked
+from penstock.engine.runtime.sources.contract import ReaderStatus, SplitBatch
 from tests.tools.connectors.played_by_hand import FakeReaderContext, values, writer_context
 
 WAIT_S = 30

@@ -5,7 +5,7 @@ import pytest
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import RowsEvent
 
-from penstock.datastream.connectors.cdc import MySqlSource
+from penstock.connectors.cdc import MySqlSource
 from tests.tools.mariadb import running_mariadb
 
 BINLOG = (

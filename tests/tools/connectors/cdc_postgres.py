@@ -5,7 +5,7 @@ import itertools
 import psycopg
 import pytest
 
-from penstock.datastream.connectors.cdc import PostgresSource
+from penstock.connectors.cdc import PostgresSource
 from tests.tools.postgres import running_postgres
 
 LOGICAL = (

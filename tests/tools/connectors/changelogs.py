@@ -6,8 +6,8 @@ import random
 import threading
 import time
 
-from penstock.hosting.shipping.pickling import deserialize
-from penstock.model.row import RowKind
+from penstock.engine.hosting.shipping.pickling import deserialize
+from penstock.engine.model.row import RowKind
 from penstock.testing.conformance.source_run import SourceRun
 from tests.tools.waiting import wait_until
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock.runtime.user_metrics import MetricGroup
+from penstock.engine.runtime.user_metrics import MetricGroup
 
 
 class Context:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 
-from penstock.hosting.task.split_fetcher import FetcherThread
-from penstock.runtime.elements import ColumnBatch
-from penstock.runtime.records.dead_letters import checked
-from penstock.runtime.sink import WriterContext
-from penstock.runtime.sources.contract import ReaderStatus, SplitBatch, SplitFinished
+from penstock.engine.hosting.taskmanager.task.split_fetcher import FetcherThread
+from penstock.engine.runtime.elements import ColumnBatch
+from penstock.engine.runtime.records.dead_letters import checked
+from penstock.engine.runtime.sink import WriterContext
+from penstock.engine.runtime.sources.contract import ReaderStatus, SplitBatch, SplitFinished
 
 
 class FakeEnumeratorContext:

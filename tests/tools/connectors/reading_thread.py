@@ -2,9 +2,9 @@
 
 import threading
 
-from penstock.hosting.task.split_fetcher import FetcherThread
-from penstock.runtime.records.dead_letters import checked
-from penstock.runtime.sources.contract import ReaderStatus, SplitBatch
+from penstock.engine.hosting.taskmanager.task.split_fetcher import FetcherThread
+from penstock.engine.runtime.records.dead_letters import checked
+from penstock.engine.runtime.sources.contract import ReaderStatus, SplitBatch
 from tests.tools.connectors.played_by_hand import (
     FakeEnumeratorContext,
     FakeReaderContext,

@@ -3,9 +3,9 @@
 import sqlalchemy as sa
 
 from penstock.common import Row, Types
-from penstock.datastream.connectors.sql_sink import SqlSink
-from penstock.runtime.elements import RowBatch
-from penstock.runtime.sink import WriterContext
+from penstock.connectors.sql_sink import SqlSink
+from penstock.engine.runtime.elements import RowBatch
+from penstock.engine.runtime.sink import WriterContext
 
 PAIRS = Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.INT()])
 

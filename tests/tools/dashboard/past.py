@@ -1,8 +1,8 @@
 """What a driver knows of a job's past: rows of its history, as if somebody had looked each second."""
 
-from penstock.model.ids import AttemptId, ExecutionVertexId
-from penstock.model.messages import TaskIo, TaskIoReported
-from penstock.model.states import ExecutionState, JobStatus
+from penstock.engine.model.ids import AttemptId, ExecutionVertexId
+from penstock.engine.model.messages import TaskIo, TaskIoReported
+from penstock.engine.model.states import ExecutionState, JobStatus
 from tests.tools.observation.job_records import ToldJob
 
 
@@ -27,7 +27,7 @@ def remember(driver, job, figures, seconds=120):
         ]
         if told:
             past.tell(TaskIoReported(tuple(told), 0))
-        with driver.observatory.histories() as histories:
+        with driver.job_registry.histories() as histories:
             histories.look(past.now_it_is(after_ms=1000))
     assert ExecutionState.RUNNING in {one.state for one in past.now_it_is().vertices[0].attempts}
     return past.now

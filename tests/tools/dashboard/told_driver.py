@@ -4,16 +4,16 @@ import contextlib
 import socket
 import threading
 
-from penstock.hosting.clock import wall_ms
-from penstock.hosting.observation.observatory import Observatory
-from penstock.hosting.rest.access import access_of
-from penstock.hosting.rest.application import application_of
-from penstock.hosting.rest.live import Live
-from penstock.hosting.rest.operations import Operations
-from penstock.hosting.rest.requests.handlers import Driver
-from penstock.hosting.rest.routes import ROUTES
-from penstock.hosting.rest.serving import uvicorn_server
-from penstock.model.config import Settings
+from penstock.engine.hosting.os.clock import wall_ms
+from penstock.engine.model.config import Settings
+from penstock.ops.registry.job_registry import JobRegistry
+from penstock.ops.rest.access import access_of
+from penstock.ops.rest.application import application_of
+from penstock.ops.rest.live import Live
+from penstock.ops.rest.operations import Operations
+from penstock.ops.rest.requests.handlers import Driver
+from penstock.ops.rest.routes import ROUTES
+from penstock.ops.rest.serving import uvicorn_server
 from tests.tools.observation.job_records import ToldJob, facts
 
 _MOST_BYTES = 1 << 20
@@ -22,10 +22,10 @@ _MOST_BYTES = 1 << 20
 class ToldByEvents(ToldJob):
     """A job of this driver. Its events happen now, unless they are told to have happened before."""
 
-    def __init__(self, observatory, known) -> None:
+    def __init__(self, job_registry, known) -> None:
         self.facts = known
-        self._observatory = observatory
-        self.recorder = observatory.watch(known)
+        self._job_registry = job_registry
+        self.recorder = job_registry.watch(known)
         self.now = wall_ms()
 
     def tell(self, event, after_ms=0):
@@ -35,9 +35,9 @@ class ToldByEvents(ToldJob):
 
     def is_seen(self):
         """The driver has taken all that was told, and keeps the figures of this moment."""
-        with self._observatory._lock:
-            self._observatory._fold()
-            self._observatory._look()
+        with self._job_registry._lock:
+            self._job_registry._fold()
+            self._job_registry._look()
         return self
 
     @property
@@ -52,25 +52,25 @@ class ToldDriver:
     """
 
     def __init__(self, **settings) -> None:
-        self.observatory = Observatory()
+        self.job_registry = JobRegistry()
         self.settings = Settings(settings)
         self.operations = Operations(60)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._port = self._listening.getsockname()[1]
         self.address = f"http://localhost:{self._port}"
-        self.driver = Driver(self.observatory, self.settings, self.operations, self.address)
+        self.driver = Driver(self.job_registry, self.settings, self.operations, self.address)
         self._access = access_of("others", "t", "localhost")
         self.is_standby = False
         self.start()
 
     def job(self, known=None, **more):
         """A job that has been submitted."""
-        return ToldByEvents(self.observatory, known or facts(**more))
+        return ToldByEvents(self.job_registry, known or facts(**more))
 
     def start(self):
         listening = self._listening or socket.create_server(("127.0.0.1", self._port))
         self._listening = None
-        live = Live(self.driver, ROUTES, self.observatory, soonest_s=0.01)
+        live = Live(self.driver, ROUTES, self.job_registry, soonest_s=0.01)
         self.wake = live.wake
         application = application_of(
             self.driver, ROUTES, self._access, _MOST_BYTES, lambda: self.is_standby, live

@@ -2,14 +2,14 @@
 
 from concurrent.futures import Future
 
-from penstock.hosting.jobmanager.flame_graphs import FlameGraph
-from penstock.hosting.jobmanager.handle import JobHandle
-from penstock.hosting.jobmanager.questions import NoAnswer
-from penstock.hosting.logs.folder import LogFolder
-from penstock.model.messages import ThreadDump, ThreadText
-from penstock.model.metrics import Measured, MetricType
-from penstock.observation.metrics.report_format import ReportEncoder, Section
-from penstock.observation.metrics.scopes import Component
+from penstock.engine.hosting.jobmanager.flame_graphs import FlameGraph
+from penstock.engine.hosting.jobmanager.handle import JobHandle
+from penstock.engine.hosting.jobmanager.questions import NoAnswer
+from penstock.engine.hosting.reporting.logs.folder import LogFolder
+from penstock.engine.metrics.report_format import ReportEncoder, Section
+from penstock.engine.metrics.scopes import Component
+from penstock.engine.model.messages import ThreadDump, ThreadText
+from penstock.engine.model.metrics import Measured, MetricType
 
 
 class ToldProcesses(JobHandle):
@@ -76,7 +76,7 @@ def reports(driver, taskmanager, **values):
         )
     process = {"host": "host-a", "tm_id": taskmanager}
     section = Section(Component.TASKMANAGER, process, measured)
-    with driver.observatory.reported() as store:
+    with driver.job_registry.reported() as store:
         store.report(ReportEncoder(process).encode([section]), 1)
 
 

@@ -1,11 +1,11 @@
 """A job of many vertices and subtasks, all of which run and report: what the pages of a large job are fed with."""
 
-from penstock.hosting.clock import wall_ms
-from penstock.model.graph.job_graph import JobType
-from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
-from penstock.model.messages import ExecutionStateChanged, TaskIo, TaskIoReported
-from penstock.model.states import ExecutionState
-from penstock.observation.jobs.snapshots import CheckpointFacts, InputFacts, JobFacts, VertexFacts
+from penstock.engine.hosting.os.clock import wall_ms
+from penstock.engine.model.graph.job_graph import JobType
+from penstock.engine.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
+from penstock.engine.model.messages import ExecutionStateChanged, TaskIo, TaskIoReported
+from penstock.engine.model.states import ExecutionState
+from penstock.ops.jobs.snapshots import CheckpointFacts, InputFacts, JobFacts, VertexFacts
 
 LIVES = [
     ExecutionState(one) for one in ("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING")

@@ -6,8 +6,8 @@ import traceback
 from collections import Counter
 from contextlib import contextmanager
 
-from penstock.runtime import interruption as interruption_module
-from penstock.runtime.interruption import Interruption, is_interruptible
+from penstock.engine.runtime import interruption as interruption_module
+from penstock.engine.runtime.interruption import Interruption, is_interruptible
 
 
 @contextmanager

@@ -3,9 +3,13 @@
 import json
 import sys
 
-from penstock.ui.cli import main
+from penstock.ops.cli.cli import main
 
-COMMAND = (sys.executable, "-c", "import sys; from penstock.ui.cli import main; sys.exit(main())")
+COMMAND = (
+    sys.executable,
+    "-c",
+    "import sys; from penstock.ops.cli.cli import main; sys.exit(main())",
+)
 
 
 def run(capsys, *arguments):

@@ -9,19 +9,18 @@ import queue
 import time
 from dataclasses import dataclass, field, replace
 
-from penstock.compiler.job_graph_builder import build_job_graph
-from penstock.hosting.shipping import pickling
-from penstock.hosting.task_settings import TaskSettings
-from penstock.hosting.taskmanager.config import TaskManagerConfig
-from penstock.hosting.taskmanager.taskmanager import TaskManager
-from penstock.hosting.wire.addresses import Endpoint
-from penstock.hosting.wire.handshake import Credentials
-from penstock.machines.checkpoints.restore import RestorePlan
-from penstock.machines.execution.execution_graph import ExecutionGraph
-from penstock.machines.scheduling.task_deployments import TaskDeployments
-from penstock.model.checkpoints import CheckpointOptions, CheckpointType
-from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
-from penstock.model.ids import (
+from penstock.engine.compiler.job_graph_builder import build_job_graph
+from penstock.engine.hosting.network.wire.addresses import Endpoint
+from penstock.engine.hosting.shipping import pickling
+from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.hosting.taskmanager.config import TaskManagerConfig
+from penstock.engine.hosting.taskmanager.taskmanager import TaskManager
+from penstock.engine.machines.checkpoints.restore import RestorePlan
+from penstock.engine.machines.execution.execution_graph import ExecutionGraph
+from penstock.engine.machines.scheduling.task_deployments import TaskDeployments
+from penstock.engine.model.checkpoints import CheckpointOptions, CheckpointType
+from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.engine.model.ids import (
     AllocationId,
     AttemptId,
     FencingToken,
@@ -29,7 +28,7 @@ from penstock.model.ids import (
     ResourceId,
     TaskManagerLocation,
 )
-from penstock.model.messages import (
+from penstock.engine.model.messages import (
     AcknowledgeCheckpoint,
     AddSplits,
     AnswerOffers,
@@ -49,10 +48,11 @@ from penstock.model.messages import (
     TaskStateChanged,
     TriggerCheckpoint,
 )
-from penstock.model.states import ExecutionState
-from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.sources.contract import EnumeratorContext
-from penstock.runtime.sources.operator import SourceOperator
+from penstock.engine.model.states import ExecutionState
+from penstock.engine.runtime.network.network_settings import NetworkSettings
+from penstock.engine.runtime.sources.contract import EnumeratorContext
+from penstock.engine.runtime.sources.operator import SourceOperator
+from tests.tools.identities import new_credentials
 
 JOB = JobId("job")
 SLOT = AllocationId("slot")
@@ -116,7 +116,7 @@ class FakeDriver:
         self.job_graph = build_job_graph(stream_graph, JOB, pickling.serialize)
         self.graph = ExecutionGraph(self.job_graph)
         self.deployments = TaskDeployments(self.job_graph, self.graph)
-        credentials = Credentials(b"s" * 32, TOKEN, JOB)
+        credentials = new_credentials(TOKEN, JOB)
         # Buffers fill up here, as they do when no time limits what waits: a barrier is to overtake it.
         network = NetworkSettings(in_flight_ms=0)
         settings = TaskSettings(checkpointing=checkpointing, checks_threads=True, network=network)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.datastream.executor import JobOutcome
-from penstock.model.checkpoint_statistics import CheckpointStatistics
-from penstock.model.errors import JobExecutionError
-from penstock.model.states import JobStatus
+from penstock.engine.model.checkpoint_statistics import CheckpointStatistics
+from penstock.engine.model.errors import JobExecutionError
+from penstock.engine.model.states import JobStatus
 
 
 class FakeControl:

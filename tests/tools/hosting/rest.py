@@ -5,9 +5,9 @@ import json
 import urllib.error
 import urllib.request
 
-from penstock.hosting.observation.observatory import OBSERVATORY
-from penstock.hosting.rest import server
-from penstock.model.config import Settings
+from penstock.engine.model.config import Settings
+from penstock.ops.registry.job_registry import JOB_REGISTRY
+from penstock.ops.rest import server
 
 SETTINGS = {"rest.bind-port": "0", "penstock.rest.enabled": "true"}
 
@@ -16,7 +16,7 @@ SETTINGS = {"rest.bind-port": "0", "penstock.rest.enabled": "true"}
 def rest_server(**more):
     """A server that MiniCluster jobs with SETTINGS use. Ended with the block."""
     former = server._CURRENT.server
-    OBSERVATORY._jobs.clear()
+    JOB_REGISTRY._jobs.clear()
     server._CURRENT.server = None
     try:
         server.address_of_server(Settings({**SETTINGS, **more}))

@@ -5,11 +5,11 @@ import threading
 
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.observation.observatory import OBSERVATORY
-from penstock.hosting.program.settings import HOST_DEFAULTS
-from penstock.hosting.rest import server
-from penstock.hosting.session.session import Session, session_settings
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.program.settings import HOST_DEFAULTS
+from penstock.ops.registry.job_registry import JOB_REGISTRY
+from penstock.ops.rest import server
+from penstock.ops.session.session import Session, session_settings
 from tests.tools.hosting.rest import Client
 from tests.tools.waiting import wait_until
 
@@ -73,7 +73,7 @@ class ServedSession:
 def rest_of_its_own():
     """The process gets a REST server anew, which is ended with the block."""
     former = server._CURRENT.server
-    OBSERVATORY._jobs.clear()
+    JOB_REGISTRY._jobs.clear()
     server._CURRENT.server = None
     try:
         yield

@@ -1,12 +1,8 @@
 """Checkpoints in a storage, of one operator."""
 
-from penstock.model.checkpoints import (
-    CheckpointType,
-    KeyedStateHandle,
-    OperatorSubtaskState,
-)
-from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
-from penstock.model.ids import JobId
+from penstock.engine.model.checkpoints import CheckpointType, KeyedStateHandle, OperatorSubtaskState
+from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.engine.model.ids import JobId
 
 JOB = JobId("job-1")
 LARGE = bytes(range(256)) * 100

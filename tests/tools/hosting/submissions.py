@@ -4,12 +4,12 @@ import pickle
 import sys
 
 from penstock.common import WatermarkStrategy
+from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.program.settings import HOST_DEFAULTS
-from penstock.hosting.program.submitted_jobs import submitted_job
-from penstock.model.config import Settings
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.program.settings import HOST_DEFAULTS
+from penstock.engine.hosting.program.submitted_jobs import submitted_job
+from penstock.engine.model.config import Settings
 
 
 def coordinated_job(job_id, modules, coordinated):
@@ -22,7 +22,8 @@ def coordinated_job(job_id, modules, coordinated):
 
 def coordinators_of_the_job():
     """What makes them, as an expression of Python."""
-    return f"__import__('pickle').loads({pickle.dumps(_endless('0' * 32).coordinated)!r})"
+    job = _endless("0" * 32)
+    return f"__import__('pickle').loads({pickle.dumps((job.coordinated, job.classes))!r})"
 
 
 def _endless(job_id):

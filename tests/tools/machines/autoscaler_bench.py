@@ -1,14 +1,16 @@
 """The job of docs/spec/autoscaler.md#example, and what an autoscaler is told of it."""
 
-from penstock.machines.autoscaler.autoscaler import Autoscaler
-from penstock.machines.autoscaler.events import (
+from penstock.engine.model.config import Settings
+from penstock.engine.model.ids import VertexId
+from penstock.ops.autoscaler.rules.autoscaler import Autoscaler
+from penstock.ops.autoscaler.rules.events import (
     DecisionWanted,
     JobMeasured,
     JobRescaled,
     JobRestarted,
     RescaleRefused,
 )
-from penstock.machines.autoscaler.samples import (
+from penstock.ops.autoscaler.rules.samples import (
     ClusterRoom,
     MemorySample,
     ScaledEdge,
@@ -16,9 +18,7 @@ from penstock.machines.autoscaler.samples import (
     Topology,
     VertexSample,
 )
-from penstock.machines.autoscaler.settings import AutoscalerSettings, autoscaler_settings_of
-from penstock.model.config import Settings
-from penstock.model.ids import VertexId
+from penstock.ops.autoscaler.rules.settings import AutoscalerSettings, autoscaler_settings_of
 
 SOURCE, MAP, SINK = VertexId("source"), VertexId("map"), VertexId("sink")
 MINUTE, HOUR = 60_000, 3_600_000

@@ -1,9 +1,9 @@
 """A running job whose checkpoints are taken in short words: a bench that acknowledges and stores."""
 
-from penstock.machines.books.job_settings import JobSettings
-from penstock.machines.checkpoints.settings import CheckpointSettings
-from penstock.machines.failover.restart_backoff import FixedDelayRestart
-from penstock.model.checkpoints import (
+from penstock.engine.machines.checkpoints.settings import CheckpointSettings
+from penstock.engine.machines.failover.restart_backoff import FixedDelayRestart
+from penstock.engine.machines.job_state.job_settings import JobSettings
+from penstock.engine.model.checkpoints import (
     CheckpointMetrics,
     CheckpointType,
     InlineHandle,
@@ -13,8 +13,8 @@ from penstock.model.checkpoints import (
     RedistributionMode,
     SubtaskState,
 )
-from penstock.model.graph.job_graph import JobGraph, OperatorInfo
-from penstock.model.messages import (
+from penstock.engine.model.graph.job_graph import JobGraph, OperatorInfo
+from penstock.engine.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointAcknowledged,
     CheckpointDeclined,

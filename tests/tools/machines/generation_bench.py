@@ -1,16 +1,19 @@
 """A job over its generations, on the bench: `job` is the JobMaster of the current one. Checked after every step."""
 
-from penstock.machines.adaptive.settings import AdaptiveSettings
-from penstock.machines.adaptive.transition_manager import TRANSITION_TIMER, TransitionTimings
-from penstock.machines.books.job_settings import JobSettings
-from penstock.machines.checkpoints.settings import CheckpointSettings
-from penstock.machines.failover.restart_backoff import FixedDelayRestart
-from penstock.machines.generations.adaptive_master import AdaptiveMaster
-from penstock.machines.job.job_master import JobMaster
-from penstock.model.graph.job_graph import JobGraph
-from penstock.model.graph.rescaling import parallelism_of
-from penstock.model.ids import ResourceId
-from penstock.model.messages import (
+from penstock.engine.machines.checkpoints.settings import CheckpointSettings
+from penstock.engine.machines.failover.restart_backoff import FixedDelayRestart
+from penstock.engine.machines.generations.adaptive_master import AdaptiveMaster
+from penstock.engine.machines.job.job_master import JobMaster
+from penstock.engine.machines.job_state.job_settings import JobSettings
+from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings
+from penstock.engine.machines.rescaling.transition_manager import (
+    TRANSITION_TIMER,
+    TransitionTimings,
+)
+from penstock.engine.model.graph.job_graph import JobGraph
+from penstock.engine.model.graph.rescaling import parallelism_of
+from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.messages import (
     DeclareRequirements,
     GraphReplaced,
     JobEffect,
@@ -22,7 +25,7 @@ from penstock.model.messages import (
     TimerFired,
     TriggerCheckpoint,
 )
-from penstock.model.states import ExecutionState as S
+from penstock.engine.model.states import ExecutionState as S
 from tests.tools.machines.checkpoint_bench import (
     EVERY_SECOND,
     CheckpointBench,
@@ -122,7 +125,7 @@ class GenerationBench(CheckpointBench):
         return self.step(TaskManagersLeaving(names, "decommissioned", self.now_ms))
 
     def no_more_slots(self) -> list[JobEffect]:
-        held_now = len(self.job.books.slots.pool.slots)
+        held_now = len(self.job.state.slots.pool.slots)
         return self.step(NotEnoughResources(held_now, "no cores", self.now_ms, is_final=True))
 
     @property

@@ -1,13 +1,13 @@
 """A JobMaster on the bench: offers, reports and effects in short words; checked after every
 step."""
 
-from penstock.machines.books.job_settings import JobSettings
-from penstock.machines.execution.execution_graph import ExecutionVertex
-from penstock.machines.job.job_master import JobMaster
-from penstock.model.checkpoints import SubtaskState
-from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import AllocationId, ResourceId, TaskManagerLocation
-from penstock.model.messages import (
+from penstock.engine.machines.execution.execution_graph import ExecutionVertex
+from penstock.engine.machines.job.job_master import JobMaster
+from penstock.engine.machines.job_state.job_settings import JobSettings
+from penstock.engine.model.checkpoints import SubtaskState
+from penstock.engine.model.graph.job_graph import JobGraph
+from penstock.engine.model.ids import AllocationId, ResourceId, TaskManagerLocation
+from penstock.engine.model.messages import (
     CancelTask,
     Committable,
     DeployTask,
@@ -24,7 +24,7 @@ from penstock.model.messages import (
     TaskStateChanged,
     TimerFired,
 )
-from penstock.model.states import ExecutionState as S
+from penstock.engine.model.states import ExecutionState as S
 from tests.tools.machines.job_graphs import word_count
 
 USER = FailureInfo("ValueError", "boom", is_user_code=True)

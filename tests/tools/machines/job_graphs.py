@@ -1,6 +1,6 @@
 """Job graphs for tests, written as names and edges."""
 
-from penstock.model.graph.job_graph import (
+from penstock.engine.model.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,
     JobGraph,
@@ -8,8 +8,8 @@ from penstock.model.graph.job_graph import (
     JobVertex,
     ResultPartitionType,
 )
-from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy
-from penstock.model.ids import BlobKey, DataSetId, JobId, VertexId
+from penstock.engine.model.graph.partitioning import DistributionPattern, ShipStrategy
+from penstock.engine.model.ids import BlobKey, DataSetId, JobId, VertexId
 
 A2A = DistributionPattern.ALL_TO_ALL
 POINTWISE = DistributionPattern.POINTWISE

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from penstock.machines.adaptive.parallelism import VertexParallelism, parallelism_for
-from penstock.machines.adaptive.slot_assignment import ExecutionGroup, by_state
-from penstock.model.ids import ExecutionVertexId
+from penstock.engine.machines.rescaling.parallelism import VertexParallelism, parallelism_for
+from penstock.engine.machines.rescaling.slot_assignment import ExecutionGroup, by_state
+from penstock.engine.model.ids import ExecutionVertexId
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """A TaskExecutor with its JobManager's words at hand."""
 
-from penstock.machines.taskmanager.task_executor import TaskExecutor
-from penstock.model.deployment import TaskDeployment
-from penstock.model.ids import (
+from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
+from penstock.engine.model.deployment import TaskDeployment
+from penstock.engine.model.ids import (
     AllocationId,
     AttemptId,
     BlobKey,
@@ -12,7 +12,7 @@ from penstock.model.ids import (
     ResourceId,
     VertexId,
 )
-from penstock.model.messages import (
+from penstock.engine.model.messages import (
     AnswerOffers,
     CancelTask,
     DeployTask,
@@ -72,7 +72,7 @@ class Bench:
         return None if slot is None else slot.state
 
     @property
-    def books(self):
+    def snapshot(self):
         """All that a step can change but the story."""
         return {
             slot.allocation_id: (slot.state, slot.index, slot.job_id, frozenset(slot.attempts))

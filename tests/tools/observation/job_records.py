@@ -1,8 +1,13 @@
 """A job of two vertices, told event by event."""
 
-from penstock.model.checkpoints import CheckpointMetrics, CheckpointType, SubtaskState
-from penstock.model.graph.job_graph import JobType
-from penstock.model.ids import (
+from penstock.engine.model.checkpoints import (
+    CheckpointMetrics,
+    CheckpointOptions,
+    CheckpointType,
+    SubtaskState,
+)
+from penstock.engine.model.graph.job_graph import JobType
+from penstock.engine.model.ids import (
     AllocationId,
     AttemptId,
     ExecutionVertexId,
@@ -11,7 +16,8 @@ from penstock.model.ids import (
     TaskManagerLocation,
     VertexId,
 )
-from penstock.model.messages import (
+from penstock.engine.model.job_events import TaskDeployed
+from penstock.engine.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointEnded,
     ExecutionStateChanged,
@@ -19,16 +25,11 @@ from penstock.model.messages import (
     RegisterTaskManager,
     TaskIo,
     TaskIoReported,
+    TriggerCheckpoint,
 )
-from penstock.model.states import ExecutionState, JobStatus
-from penstock.observation.jobs.events import Deployed, Triggered
-from penstock.observation.jobs.record import JobRecord
-from penstock.observation.jobs.snapshots import (
-    CheckpointFacts,
-    InputFacts,
-    JobFacts,
-    VertexFacts,
-)
+from penstock.engine.model.states import ExecutionState, JobStatus
+from penstock.ops.jobs.record import JobRecord
+from penstock.ops.jobs.snapshots import CheckpointFacts, InputFacts, JobFacts, VertexFacts
 
 JOB = JobId("a" * 32)
 SOURCE, SINK = VertexId("1" * 32), VertexId("2" * 32)
@@ -73,7 +74,7 @@ class ToldJob:
         return self
 
     def deployed(self, attempt_id, slot="slot-1"):
-        return self.tell(Deployed(attempt_id, PLACE, AllocationId(slot)))
+        return self.tell(TaskDeployed(attempt_id, PLACE, AllocationId(slot)))
 
     def runs(self, *, vertices=(SOURCE, SINK), number=0, parallelism=2):
         """All subtasks run."""
@@ -92,7 +93,9 @@ class ToldJob:
         return self.tell(registered)
 
     def triggers(self, checkpoint_id, kind="CHECKPOINT", after_ms=0):
-        return self.tell(Triggered(checkpoint_id, CheckpointType(kind), False), after_ms)
+        options = CheckpointOptions(CheckpointType(kind))
+        first = TriggerCheckpoint(PLACE.resource_id, attempt(), checkpoint_id, 0, options)
+        return self.tell(first, after_ms)
 
     def acknowledges(self, checkpoint_id, attempt_id, after_ms=0, **metrics):
         measured = CheckpointMetrics(**metrics)

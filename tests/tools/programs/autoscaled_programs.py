@@ -1,6 +1,6 @@
 """Jobs of a MiniCluster with an autoscaler that looks all the time."""
 
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.programs.checkpoint_programs import STAGES, sums_to_file
 from tests.tools.programs.environments import RESTARTS, minicluster_environment
 from tests.tools.programs.rescaled_programs import Generations

@@ -7,12 +7,13 @@ from collections import Counter, defaultdict
 from contextlib import suppress
 
 from penstock.datastream import MapFunction, StreamExchangeMode, StreamExecutionEnvironment
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.programs.environments import RESTARTS, minicluster_environment
 
 BATCH = StreamExchangeMode.BATCH
 NETWORK_BYTES = 1 << 20
 WAIT_S = 30
+BLOCKING_TYPE = "taskmanager.network.blocking-shuffle.type"
 RECORDS, RECORD_BYTES = 5000, 1000
 
 
@@ -42,7 +43,7 @@ SHARED = Shared()
 
 
 def blocking_environment(
-    tmp_path, kind="sort-merge", **options
+    tmp_path, kind="file", **options
 ) -> tuple[StreamExecutionEnvironment, MiniCluster]:
     """Two TaskManagers of one slot, little network memory, results in `tmp_path`."""
     SHARED.__init__()
@@ -50,20 +51,10 @@ def blocking_environment(
     given = {
         "io.tmp.dirs": str(tmp_path),
         "taskmanager.memory.network": f"{NETWORK_BYTES} bytes",
-        **kind_options(kind),
+        BLOCKING_TYPE: kind,
     } | {name.replace("_", "."): value for name, value in options.items()}
     cluster = MiniCluster(parallelism=2)
     return minicluster_environment(cluster, RESTARTS | given), cluster
-
-
-def kind_options(kind: str) -> dict[str, str]:
-    """Options of results of this kind: sort-merge with a small buffer, or a file for each subpartition."""
-    if kind == "sort-merge":
-        return {"taskmanager.network.sort-shuffle.min-buffers": "4"}
-    return {
-        "taskmanager.network.blocking-shuffle.type": kind,
-        "taskmanager.network.sort-shuffle.min-parallelism": "1000",
-    }
 
 
 def payload(number: int) -> tuple[int, bytes]:

@@ -6,17 +6,13 @@ import threading
 from pathlib import Path
 
 from penstock.common import Encoder
-from penstock.datastream.connectors.file_system import (
-    BucketAssigner,
-    FileSink,
-    OutputFileConfig,
-)
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.observer import JobObserver
-from penstock.model.messages import CheckpointEnded
-from penstock.model.states import JobStatus
-from penstock.runtime.elements import RowBatch
-from penstock.runtime.sources.contract import (
+from penstock.connectors.file_system import BucketAssigner, FileSink, OutputFileConfig
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.model.messages import CheckpointEnded
+from penstock.engine.model.states import JobStatus
+from penstock.engine.runtime.elements import RowBatch
+from penstock.engine.runtime.sources.contract import (
     Boundedness,
     ReaderStatus,
     Source,
@@ -160,14 +156,14 @@ class Watcher(JobObserver):
     def completed(self) -> list[CheckpointEnded]:
         return [one for one in self.ended if one.location is not None]
 
-    def checkpoint_ended(self, ended) -> None:
+    def on_checkpoint_ended(self, ended) -> None:
         with self.changed:
             self.ended.append(ended)
             if self.stage is not None and len(self.completed) >= self.opens_after:
                 self.stage.gate.set()
             self.changed.notify_all()
 
-    def restarting(self, reset) -> None:
+    def on_reset_subtasks(self, reset) -> None:
         with self.changed:
             self.restored.append(reset.checkpoint_id)
             self.changed.notify_all()

@@ -2,7 +2,7 @@
 
 from penstock.common import WatermarkStrategy
 from penstock.datastream import ProcessAllWindowFunction
-from penstock.runtime.sink import Committer
+from penstock.engine.runtime.sink import Committer
 from tests.tools.programs.checkpoint_programs import STAGES, restarting_environment
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 from penstock.common import Configuration
 from penstock.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.observer import JobObserver
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.observer import JobObserver
 
 RESTARTS = {
     "restart-strategy.type": "fixed-delay",

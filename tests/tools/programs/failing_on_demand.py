@@ -5,8 +5,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.hosting.minicluster import MiniCluster
+from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.hosting.rest import SETTINGS
 from tests.tools.programs.environments import RESTARTS, minicluster_environment
 from tests.tools.waiting import wait_until

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.common import Encoder
-from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.ha.election import Election
-from penstock.hosting.ha.settings import ha_settings_of
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.observer import JobObserver
-from penstock.model.config import Settings
+from penstock.connectors.file_system import FileSink
+from penstock.engine.hosting.jobmanager.ha.election import Election
+from penstock.engine.hosting.jobmanager.ha.settings import ha_settings_of
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.model.config import Settings
 from tests.tools.output_files import committed_lines
 from tests.tools.programs.environments import minicluster_environment
 

@@ -3,16 +3,16 @@
 from collections import Counter
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
-from penstock.datastream.connectors.base import (
+from penstock.connectors.api.base import (
     Boundedness,
     PolledSplitReader,
     QueueEnumerator,
     ReaderStatus,
     Source,
 )
+from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.runtime.elements import RowBatch
+from penstock.engine.runtime.elements import RowBatch
 from tests.tools.hosting.fake_executor import FakeExecutor
 
 STEPS = 40

@@ -15,16 +15,16 @@ from typing import Any
 from penstock.common import Configuration, Duration, Encoder, Row, Types, WatermarkStrategy
 from penstock.common.serialization import SimpleStringSchema
 from penstock.common.typeinfo import TypeInformation
+from penstock.connectors.file_system import FileSink
+from penstock.connectors.http import HttpSink
+from penstock.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink
+from penstock.connectors.lakehouse import DeltaSink, IcebergSink
+from penstock.connectors.nats import JetStreamSink
+from penstock.connectors.pulsar import PulsarSink
+from penstock.connectors.redis import RedisStreamSink
+from penstock.connectors.sql_sink import SqlSink
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import DataGeneratorSource, DeliveryGuarantee
-from penstock.datastream.connectors.file_system import FileSink
-from penstock.datastream.connectors.http import HttpSink
-from penstock.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink
-from penstock.datastream.connectors.lakehouse import DeltaSink, IcebergSink
-from penstock.datastream.connectors.nats import JetStreamSink
-from penstock.datastream.connectors.pulsar import PulsarSink
-from penstock.datastream.connectors.redis import RedisStreamSink
-from penstock.datastream.connectors.sql_sink import SqlSink
 
 COUNT = 3000
 RATE = 1500

@@ -3,7 +3,7 @@
 import numpy as np
 
 from penstock.datastream import OutputTag
-from penstock.runtime.elements import RowBatch
+from penstock.engine.runtime.elements import RowBatch
 from penstock.testing import StreamHarness
 
 BAD = OutputTag("bad")

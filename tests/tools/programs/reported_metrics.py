@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from penstock.hosting.observer import JobObserver
-from penstock.model.messages import MetricsReport
-from penstock.model.metrics import Value
-from penstock.observation.metrics.entities import SubtaskScope, VertexScope
-from penstock.observation.metrics.store import MetricStore
+from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.model.messages import MetricsReport
+from penstock.engine.model.metrics import Value
+from penstock.ops.metrics.entities import SubtaskScope, VertexScope
+from penstock.ops.metrics.store import MetricStore
 
 
 class Reported(JobObserver):
@@ -20,7 +20,7 @@ class Reported(JobObserver):
         self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
 
-    def metrics_reported(self, report: MetricsReport) -> None:
+    def on_metrics_report(self, report: MetricsReport) -> None:
         with self._news:
             self.reports += 1
             self.store.report(report.payload, self.reports)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from penstock.model.graph.rescaling import parallelism_of
-from penstock.model.messages import GraphReplaced
-from penstock.runtime.elements import RowBatch
-from penstock.runtime.sources.contract import (
+from penstock.engine.model.graph.rescaling import parallelism_of
+from penstock.engine.model.messages import GraphReplaced
+from penstock.engine.runtime.elements import RowBatch
+from penstock.engine.runtime.sources.contract import (
     Boundedness,
     ReaderStatus,
     Source,
@@ -131,7 +131,7 @@ class Generations(Watcher):
         self.replaced: list[GraphReplaced] = []
         self._then = then
 
-    def graph_replaced(self, replaced: GraphReplaced) -> None:
+    def on_graph_replaced(self, replaced: GraphReplaced) -> None:
         with self.changed:
             self.replaced.append(replaced)
             self.changed.notify_all()

@@ -3,7 +3,7 @@
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import MapFunction
-from penstock.hosting.minicluster import MiniCluster
+from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.hosting.rest import SETTINGS
 from tests.tools.programs.environments import minicluster_environment
 from tests.tools.programs.sick_programs import FLOWS, FailsAt, Flow, computes, hot

@@ -3,7 +3,7 @@
 import threading
 from dataclasses import dataclass
 
-from penstock.datastream.connectors.base import (
+from penstock.connectors.api.base import (
     Boundedness,
     ReaderStatus,
     Sink,
@@ -12,8 +12,8 @@ from penstock.datastream.connectors.base import (
     SplitBatch,
     SplitEnumerator,
 )
-from penstock.model.metrics import Measured, MetricType
-from penstock.runtime.elements import RowBatch
+from penstock.engine.model.metrics import Measured, MetricType
+from penstock.engine.runtime.elements import RowBatch
 
 FLOWS, STUCK, SILENT = "FLOWS", "STUCK", "SILENT"
 """What a split does: its records come with rising times, all with the same time, or not at all."""

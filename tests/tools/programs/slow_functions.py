@@ -2,8 +2,8 @@
 
 import threading
 
-from penstock.runtime.elements import RowBatch
-from penstock.runtime.sources.contract import ReaderStatus, SplitBatch
+from penstock.engine.runtime.elements import RowBatch
+from penstock.engine.runtime.sources.contract import ReaderStatus, SplitBatch
 from tests.tools.programs.checkpoint_programs import WAIT_S, HeldSource
 
 RECORDS = 6000

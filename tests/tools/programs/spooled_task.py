@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.common import Time, Types
-from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.datastream import (
     AggregateFunction,
     KeyedProcessFunction,
@@ -23,13 +22,14 @@ from penstock.datastream import (
 from penstock.datastream.columns import col, count
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.batch.batch_task import BatchTask
-from penstock.hosting.batch.orders import Orders, StageSettings
-from penstock.hosting.batch.shuffle_records import RecordBuilder
-from penstock.hosting.shipping.pickling import serialize
-from penstock.model.ids import JobId
-from penstock.runtime.batch.graph import in_batch
-from penstock.runtime.elements import ColumnBatch, RowBatch
+from penstock.engine.compiler.job_graph_builder import build_job_graph
+from penstock.engine.hosting.shipping.pickling import serialize
+from penstock.engine.hosting.spark.batch.batch_task import BatchTask
+from penstock.engine.hosting.spark.batch.orders import Orders, StageSettings
+from penstock.engine.hosting.spark.batch.shuffle_records import RecordBuilder
+from penstock.engine.model.ids import JobId
+from penstock.engine.runtime.batch.graph import in_batch
+from penstock.engine.runtime.elements import ColumnBatch, RowBatch
 from tests.tools.hosting.fake_executor import FakeExecutor
 
 JOB = JobId("c" * 32)
@@ -109,7 +109,12 @@ def orders(name, memory):
     executor = FakeExecutor()
     env = StreamExecutionEnvironment.get_execution_environment().use_executor(executor)
     env.set_runtime_mode(RuntimeExecutionMode.BATCH).set_parallelism(1)
-    stream = env.from_collection([(0, "")]).rebalance().map(lambda value: value)
+    stream = (
+        env
+        .from_collection([(0, "")])
+        .rebalance()
+        .map(lambda value: value, COLUMNS if name == "columns" else None)
+    )
     program(name, stream).print()
     env.execute(name)
     graph = build_job_graph(in_batch(executor.graph, is_combining=False), JOB, serialize)

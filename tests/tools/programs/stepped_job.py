@@ -12,42 +12,42 @@ from collections import deque
 
 import numpy as np
 
-from penstock.compiler.job_graph_builder import build_job_graph
-from penstock.hosting.shipping import pickling
-from penstock.machines.execution.execution_graph import ExecutionGraph
-from penstock.machines.scheduling.task_deployments import TaskDeployments
-from penstock.model.ids import (
+from penstock.engine.compiler.job_graph_builder import build_job_graph
+from penstock.engine.hosting.shipping import pickling
+from penstock.engine.machines.execution.execution_graph import ExecutionGraph
+from penstock.engine.machines.scheduling.task_deployments import TaskDeployments
+from penstock.engine.model.ids import (
     AllocationId,
     JobId,
     ResourceId,
     ResultPartitionId,
     TaskManagerLocation,
 )
-from penstock.runtime.elements import MAX_WATERMARK, EndOfData, RowBatch, Watermark
-from penstock.runtime.network.gate.ports import GateContext
-from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
-from penstock.runtime.network.gate.single import SingleInputGate
-from penstock.runtime.network.network_memory import NetworkMemory
-from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.network.partition.bounded_data import FileData
-from penstock.runtime.network.partition.buffer_builder import BlockingFormat, SortMerge
-from penstock.runtime.network.partition.result_partition import (
+from penstock.engine.runtime.elements import MAX_WATERMARK, EndOfData, RowBatch, Watermark
+from penstock.engine.runtime.network.gate.ports import GateContext
+from penstock.engine.runtime.network.gate.remote_channel import RemoteInputChannel
+from penstock.engine.runtime.network.gate.single import SingleInputGate
+from penstock.engine.runtime.network.network_memory import NetworkMemory
+from penstock.engine.runtime.network.network_settings import NetworkSettings
+from penstock.engine.runtime.network.partition.bounded_data import FileData
+from penstock.engine.runtime.network.partition.buffer_builder import BlockingFormat
+from penstock.engine.runtime.network.partition.result_partition import (
     PartitionHooks,
     blocking_partition,
     pipelined_partition,
     pool_of,
 )
-from penstock.runtime.network.partitioner import make_partitioner
-from penstock.runtime.operator import OperatorContext
-from penstock.runtime.sources.operator import SourceOperator
-from penstock.runtime.task.chain import OperatorChain
-from penstock.runtime.task.input_processor import (
+from penstock.engine.runtime.network.partitioner import make_partitioner
+from penstock.engine.runtime.operator import OperatorContext
+from penstock.engine.runtime.sources.operator import SourceOperator
+from penstock.engine.runtime.task.chain import OperatorChain
+from penstock.engine.runtime.task.input_processor import (
     StreamMultipleInputProcessor,
     StreamOneInputProcessor,
 )
-from penstock.runtime.task.input_status import InputStatus
-from penstock.runtime.task.stream_task import StreamTask
-from penstock.runtime.task.writers import PartitionWriter
+from penstock.engine.runtime.task.input_status import InputStatus
+from penstock.engine.runtime.task.stream_task import StreamTask
+from penstock.engine.runtime.task.writers import PartitionWriter
 from tests.tools.runtime.gates import GateListener, Host, inputs_of
 from tests.tools.runtime.partitions import Manager
 from tests.tools.runtime.remote_reading import Remote
@@ -275,8 +275,7 @@ class Subtask:
                 part.result_type,
             )
         else:
-            sort_merge = SortMerge(self._path, min_parallelism=2, min_buffers=1, segment_bytes=1000)
-            form = BlockingFormat(pickle.dumps, pickle.loads, FRAME_BYTES, 4096, None, sort_merge)
+            form = BlockingFormat(pickle.dumps, pickle.loads, FRAME_BYTES, 4096, None)
             made = blocking_partition(
                 partition_id, part.subpartitions, self._data, form, hooks=self.make_hooks(output)
             )

@@ -9,33 +9,33 @@ import zlib
 from dataclasses import replace
 from types import SimpleNamespace
 
-from penstock.hosting.task import restore as task_restore
-from penstock.hosting.task.outputs_in_flight import (
+from penstock.engine.hosting.taskmanager.task import restore as task_restore
+from penstock.engine.hosting.taskmanager.task.outputs_in_flight import (
     OutputsInFlight,
     forget_barriers,
     time_out_barriers,
 )
-from penstock.machines.checkpoints.restore import RestorePlan
-from penstock.model.checkpoints import (
+from penstock.engine.machines.checkpoints.restore import RestorePlan
+from penstock.engine.model.checkpoints import (
     ChannelStateHandle,
     CheckpointType,
     InlineHandle,
     OperatorSubtaskState,
 )
-from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
-from penstock.model.ids import JobId
-from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.runtime.checkpoint.input_checkpoints import InputHooks
-from penstock.runtime.checkpoint.subtask import EndHooks, SubtaskCheckpoints
-from penstock.runtime.elements import CheckpointBarrier
-from penstock.runtime.network.gate.network_input import place_of, take_barriers
-from penstock.runtime.network.partition.result_partition import PartitionHooks
-from penstock.runtime.records.frozen import plain_dumps
-from penstock.runtime.sources.operator import SourceOperator
-from penstock.runtime.state.snapshot import IN_HAND
-from penstock.runtime.state.snapshot_writer import write_operator
-from penstock.runtime.task.finished_chain import FinishedChain, FinishedSource
-from penstock.runtime.task.slices import SliceSizer
+from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.engine.model.ids import JobId
+from penstock.engine.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
+from penstock.engine.runtime.checkpoint.input_checkpoints import InputHooks
+from penstock.engine.runtime.checkpoint.subtask import EndHooks, SubtaskCheckpoints
+from penstock.engine.runtime.elements import CheckpointBarrier
+from penstock.engine.runtime.network.gate.network_input import place_of, take_barriers
+from penstock.engine.runtime.network.partition.result_partition import PartitionHooks
+from penstock.engine.runtime.records.frozen import plain_dumps
+from penstock.engine.runtime.sources.operator import SourceOperator
+from penstock.engine.runtime.state.snapshot import IN_HAND
+from penstock.engine.runtime.state.snapshot_writer import write_operator
+from penstock.engine.runtime.task.finished_chain import FinishedChain, FinishedSource
+from penstock.engine.runtime.task.slices import SliceSizer
 from tests.tools.programs.stepped_job import SteppedJob, Subtask
 from tests.tools.runtime.remote_reading import Remote
 from tests.tools.runtime.task_parts import values_of

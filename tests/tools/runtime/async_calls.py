@@ -1,8 +1,8 @@
 """AsyncCalls that tests answer by hand."""
 
-from penstock.runtime.context import UserFunction
-from penstock.runtime.operator import Outcome
-from penstock.runtime.operators import AsyncSettings, AsyncWaitOperator
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.operator import Outcome
+from penstock.engine.runtime.operators import AsyncSettings, AsyncWaitOperator
 from tests.tools.runtime.operator_harness import OperatorHarness
 
 

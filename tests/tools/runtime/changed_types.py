@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.model.row import Row
-from penstock.model.types import TypeInformation, Types
+from penstock.engine.model.row import Row
+from penstock.engine.model.types import TypeInformation, Types
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.model.deployment import ShuffleDescriptor
-from penstock.model.errors import PartitionNotFound
-from penstock.model.graph.job_graph import ResultPartitionType
-from penstock.model.ids import (
+from penstock.engine.model.deployment import ShuffleDescriptor
+from penstock.engine.model.errors import PartitionNotFound
+from penstock.engine.model.graph.job_graph import ResultPartitionType
+from penstock.engine.model.ids import (
     AttemptId,
     DataSetId,
     ExecutionVertexId,
@@ -19,16 +19,16 @@ from penstock.model.ids import (
     TaskManagerLocation,
     VertexId,
 )
-from penstock.runtime.codecs.codec import ChannelEncoder
-from penstock.runtime.elements import ColumnBatch, Element, RowBatch
-from penstock.runtime.network.gate.channel import InputChannel
-from penstock.runtime.network.gate.network_input import NetworkInput, network_inputs
-from penstock.runtime.network.gate.ports import GateContext
-from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
-from penstock.runtime.network.gate.single import GateMaker, SingleInputGate
-from penstock.runtime.network.network_memory import NetworkMemory
-from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.network.subpartition_view import NextType, Polled
+from penstock.engine.runtime.codecs.codec import ChannelEncoder
+from penstock.engine.runtime.elements import ColumnBatch, Element, RowBatch
+from penstock.engine.runtime.network.gate.channel import InputChannel
+from penstock.engine.runtime.network.gate.network_input import NetworkInput, network_inputs
+from penstock.engine.runtime.network.gate.ports import GateContext
+from penstock.engine.runtime.network.gate.remote_channel import RemoteInputChannel
+from penstock.engine.runtime.network.gate.single import GateMaker, SingleInputGate
+from penstock.engine.runtime.network.network_memory import NetworkMemory
+from penstock.engine.runtime.network.network_settings import NetworkSettings
+from penstock.engine.runtime.network.subpartition_view import NextType, Polled
 
 HERE, THERE = ResourceId("tm-here"), ResourceId("tm-there")
 

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
 
-from penstock.model.row import Row, RowKind
-from penstock.model.time import Duration, Instant
-from penstock.runtime.windows import TimeWindow
+from penstock.engine.model.row import Row, RowKind
+from penstock.engine.model.time import Duration, Instant
+from penstock.engine.runtime.windows import TimeWindow
 
 NEW_YORK, BERLIN = ZoneInfo("America/New_York"), ZoneInfo("Europe/Berlin")
 EAST = dt.timezone(dt.timedelta(hours=1))

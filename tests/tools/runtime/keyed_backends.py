@@ -7,15 +7,15 @@ from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
-from penstock.model.checkpoints import InlineHandle
-from penstock.model.completed_checkpoint import OperatorRestore
-from penstock.runtime.records.frozen import plain_dumps
-from penstock.runtime.state.heap import HeapKeyedStateBackend
-from penstock.runtime.state.rocks.backend import RocksKeyedStateBackend, RocksSettings
-from penstock.runtime.state.rocks.database import slot_memory
-from penstock.runtime.state.snapshot import OperatorSnapshot
-from penstock.runtime.state.snapshot_reader import read_operator
-from penstock.runtime.state.snapshot_writer import write_operator
+from penstock.engine.model.checkpoints import InlineHandle
+from penstock.engine.model.completed_checkpoint import OperatorRestore
+from penstock.engine.runtime.records.frozen import plain_dumps
+from penstock.engine.runtime.state.heap import HeapKeyedStateBackend
+from penstock.engine.runtime.state.rocks.backend import RocksKeyedStateBackend, RocksSettings
+from penstock.engine.runtime.state.rocks.database import slot_memory
+from penstock.engine.runtime.state.snapshot import OperatorSnapshot
+from penstock.engine.runtime.state.snapshot_reader import read_operator
+from penstock.engine.runtime.state.snapshot_writer import write_operator
 
 KINDS = ("heap", "rocks")
 MEMORY = 8 << 20

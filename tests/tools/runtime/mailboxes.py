@@ -2,8 +2,8 @@
 
 import contextlib
 
-from penstock.runtime.task.mailbox import MIN_PRIORITY, Mail, TaskMailbox
-from penstock.runtime.task.mailbox_processor import MailboxProcessor
+from penstock.engine.runtime.task.mailbox import MIN_PRIORITY, Mail, TaskMailbox
+from penstock.engine.runtime.task.mailbox_processor import MailboxProcessor
 
 
 class Threads:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.runtime.elements import (
+from penstock.engine.runtime.elements import (
     NO_TIMESTAMP,
     Batch,
     ColumnBatch,
@@ -15,8 +15,8 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.operator import NO_SERVICES, Operator, OperatorContext
-from penstock.runtime.user_metrics import Counter
+from penstock.engine.runtime.operator import NO_SERVICES, Operator, OperatorContext
+from penstock.engine.runtime.user_metrics import Counter
 
 
 class FakeTimers:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from penstock.model.ids import (
+from penstock.engine.model.ids import (
     AttemptId,
     DataSetId,
     ExecutionVertexId,
@@ -13,18 +13,15 @@ from penstock.model.ids import (
     ResultPartitionId,
     VertexId,
 )
-from penstock.runtime.network.partition.bounded_data import FileData
-from penstock.runtime.network.partition.buffer_builder import BlockingFormat, SortMerge
-from penstock.runtime.network.partition.compression import BufferCompressor
-from penstock.runtime.network.partition.result_partition import (
+from penstock.engine.runtime.network.partition.bounded_data import FileData
+from penstock.engine.runtime.network.partition.buffer_builder import BlockingFormat
+from penstock.engine.runtime.network.partition.compression import BufferCompressor
+from penstock.engine.runtime.network.partition.result_partition import (
     PartitionHooks,
     ResultPartition,
     blocking_partition,
     pipelined_partition,
 )
-
-SORT_MERGE = None
-"""In place of the class of a file: all subpartitions in one."""
 
 
 class ViewListener:
@@ -108,20 +105,18 @@ def blocking(
     subpartitions=1,
     frame_bytes=1 << 20,
     buffer=64,
-    sort_bytes=1 << 20,
 ) -> ResultPartition:
-    """Of this class of file, or SORT_MERGE with a buffer of `sort_bytes`. Its files are `part-N` in the folder."""
+    """Of this class of file. Its files are `part-N` in the folder."""
     compressor = None if codec is None else BufferCompressor(codec)
     numbers = count()
 
-    def new_path() -> str:
-        return str(folder / f"part-{next(numbers)}")
-
-    sort_merge = None
-    if kind is SORT_MERGE:
-        sort_merge = SortMerge(new_path, min_buffers=sort_bytes, segment_bytes=1)
-    form = BlockingFormat(pickle.dumps, pickle.loads, frame_bytes, buffer, compressor, sort_merge)
-    return blocking_partition(result_partition_id(), subpartitions, lambda: kind(new_path()), form)
+    form = BlockingFormat(pickle.dumps, pickle.loads, frame_bytes, buffer, compressor)
+    return blocking_partition(
+        result_partition_id(),
+        subpartitions,
+        lambda: kind(str(folder / f"part-{next(numbers)}")),
+        form,
+    )
 
 
 def drained_view(view) -> list:

@@ -1,6 +1,6 @@
 """A partition read over a remote channel, as far as credit goes: encoder, bytes, sequence numbers, no socket."""
 
-from penstock.runtime.elements import ColumnBatch, RowBatch
+from penstock.engine.runtime.elements import ColumnBatch, RowBatch
 from tests.tools.runtime.gates import Sender
 
 

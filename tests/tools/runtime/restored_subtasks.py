@@ -8,10 +8,10 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.common import Duration
-from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import ColumnBatch
-from penstock.runtime.keys import KeySelection, channel_of
-from penstock.runtime.operators import (
+from penstock.engine.runtime.context import UserFunction
+from penstock.engine.runtime.elements import ColumnBatch
+from penstock.engine.runtime.keys import KeySelection, channel_of
+from penstock.engine.runtime.operators import (
     CoGroupWindowFunction,
     ColumnWindowOperator,
     KeyedBroadcastProcessOperator,
@@ -21,14 +21,14 @@ from penstock.runtime.operators import (
     window_join_operator,
     window_operator,
 )
-from penstock.runtime.records.columns import count, first, last, sum_
-from penstock.runtime.records.frozen import plain_dumps
-from penstock.runtime.state.descriptors import (
+from penstock.engine.runtime.records.columns import count, first, last, sum_
+from penstock.engine.runtime.records.frozen import plain_dumps
+from penstock.engine.runtime.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.runtime.windowing import (
+from penstock.engine.runtime.windowing import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,

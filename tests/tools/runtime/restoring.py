@@ -3,14 +3,18 @@
 import pickle
 import zlib
 
-from penstock.machines.checkpoints.operator_state import Mode, OperatorStateShape, redistribute
-from penstock.model.checkpoints import InlineHandle, OperatorSubtaskState
-from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
-from penstock.runtime.keys import key_group_range
-from penstock.runtime.records.frozen import plain_dumps
-from penstock.runtime.state.snapshot import OperatorSnapshot, Sharing
-from penstock.runtime.state.snapshot_reader import Beside, read_operator
-from penstock.runtime.state.snapshot_writer import write_operator
+from penstock.engine.machines.checkpoints.restore import (
+    Mode,
+    OperatorStateShape,
+    redistribute,
+)
+from penstock.engine.model.checkpoints import InlineHandle, OperatorSubtaskState
+from penstock.engine.model.completed_checkpoint import ListStateShare, OperatorRestore
+from penstock.engine.runtime.keys import key_group_range
+from penstock.engine.runtime.records.frozen import plain_dumps
+from penstock.engine.runtime.state.snapshot import OperatorSnapshot, Sharing
+from penstock.engine.runtime.state.snapshot_reader import Beside, read_operator
+from penstock.engine.runtime.state.snapshot_writer import write_operator
 
 MAX_PARALLELISM = 128
 PIECES = {"heap": Beside.HELD, "rocks": Beside.READ_AGAIN}

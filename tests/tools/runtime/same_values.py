@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.model.row import Row
+from penstock.engine.model.row import Row
 
 
 def are_same(one: Any, other: Any) -> bool:  # ruff: ignore[too-many-return-statements]

@@ -2,11 +2,8 @@
 
 import numpy as np
 
-from penstock.runtime.elements import (
-    RowBatch,
-    Watermark,
-)
-from penstock.runtime.sources.contract import ReaderStatus, SplitBatch
+from penstock.engine.runtime.elements import RowBatch, Watermark
+from penstock.engine.runtime.sources.contract import ReaderStatus, SplitBatch
 
 
 class FakeReader:

@@ -2,19 +2,19 @@
 
 from collections import deque
 
-from penstock.model.graph.chain import (
+from penstock.engine.model.graph.chain import (
     ChainedOperator,
     ChainInput,
     ChainOutput,
     ChainSpec,
     ChainTarget,
 )
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
-from penstock.runtime.elements import ColumnBatch, RowBatch
-from penstock.runtime.operator import Operator, OperatorContext
-from penstock.runtime.task.chain import OperatorChain
-from penstock.runtime.task.slices import TaskTiming
-from penstock.runtime.task.stream_task import StreamTask
+from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.engine.runtime.elements import ColumnBatch, RowBatch
+from penstock.engine.runtime.operator import Operator, OperatorContext
+from penstock.engine.runtime.task.chain import OperatorChain
+from penstock.engine.runtime.task.slices import TaskTiming
+from penstock.engine.runtime.task.stream_task import StreamTask
 
 MS = 1_000_000
 

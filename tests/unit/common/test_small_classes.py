@@ -22,8 +22,8 @@ from penstock.common import (
     Types,
 )
 from penstock.common.serialization import RowFieldExtractorSchema
-from penstock.model import states
-from penstock.model.errors import ConfigurationError
+from penstock.engine.model import states
+from penstock.engine.model.errors import ConfigurationError
 
 
 def test_times_convert():

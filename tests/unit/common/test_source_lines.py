@@ -4,7 +4,7 @@ import linecache
 
 import pytest
 
-from penstock.common.source_lines import with_source_lines
+from penstock.common.job_client import with_source_lines
 
 CELL = "/tmp/ipykernel_7/1234.py"
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from penstock.common.uncaught import show_errors
-from penstock.model.errors import ConfigurationError, JobCancelledError, PenstockError
+from penstock.common.uncaught import end_well_if_cancelled, show_errors
+from penstock.engine.model.errors import ConfigurationError, JobCancelledError, PenstockError
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_ipython_asks_the_error_for_its_lines(show):
         raise ConfigurationError("no such\noption")
     lines = caught.value._render_traceback_()
     assert lines[0] == "Traceback (most recent call last):"
-    assert lines[-2:] == ["penstock.model.errors.ConfigurationError: no such", "option"]
+    assert lines[-2:] == ["penstock.engine.model.errors.ConfigurationError: no such", "option"]
 
 
 def test_with_all_frames_ipython_shows_the_error_as_any_other(show):
@@ -31,9 +31,11 @@ def test_with_all_frames_ipython_shows_the_error_as_any_other(show):
         assert not hasattr(PenstockError("x"), "_render_traceback_")
 
 
-def test_a_cancelled_job_ends_a_program_well_but_no_prompt(show, monkeypatch, capsys):
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_cancelled_job_ends_a_program_well_but_no_prompt(show, monkeypatch, capsys, is_full):
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
-    show(is_full=False)
+    show(is_full=is_full)
+    end_well_if_cancelled()
     error = JobCancelledError("job 7 was cancelled")
     with pytest.raises(SystemExit) as ended:
         sys.excepthook(JobCancelledError, error, None)
@@ -41,3 +43,19 @@ def test_a_cancelled_job_ends_a_program_well_but_no_prompt(show, monkeypatch, ca
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
     sys.excepthook(JobCancelledError, error, None)
     assert capsys.readouterr().err.count("job 7 was cancelled") == 2
+
+
+def test_the_programs_own_hook_shows_the_error_of_a_cancelled_job_and_the_program_ends_well(
+    show, monkeypatch
+):
+    shown = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: shown.append(error))
+    show(is_full=False)
+    end_well_if_cancelled()
+    end_well_if_cancelled()
+    cancelled, other = JobCancelledError("job 7 was cancelled"), ValueError("mine")
+    with pytest.raises(SystemExit) as ended:
+        sys.excepthook(JobCancelledError, cancelled, None)
+    assert ended.value.code == 0
+    sys.excepthook(ValueError, other, None)
+    assert shown == [cancelled, other]

@@ -8,7 +8,7 @@ from penstock.datastream import (
     JobManagerCheckpointStorage,
     StreamExecutionEnvironment,
 )
-from penstock.model.errors import ConfigurationError
+from penstock.engine.model.errors import ConfigurationError
 
 
 @pytest.fixture

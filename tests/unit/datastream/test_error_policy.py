@@ -23,7 +23,7 @@ from penstock.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from penstock.model.errors import UserCodeError
+from penstock.engine.model.errors import UserCodeError
 from tests.tools.programs.poison import DIRTY, POISON, POISON_COUNT, key, over, run, with_letters
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.INT())

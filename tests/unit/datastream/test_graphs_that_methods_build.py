@@ -23,9 +23,9 @@ from penstock.datastream import (
 from penstock.datastream.columns import col
 from penstock.datastream.connectors import DiscardingSink, NumberSequenceSource
 from penstock.datastream.slot_sharing_group import MemorySize
-from penstock.model.errors import ConfigurationError, GraphError
-from penstock.model.graph.partitioning import ShipStrategy
-from penstock.model.graph.stream_graph import ChainingStrategy
+from penstock.engine.model.errors import ConfigurationError, GraphError
+from penstock.engine.model.graph.partitioning import ShipStrategy
+from penstock.engine.model.graph.stream_graph import ChainingStrategy
 from tests.tools.hosting.fake_executor import FakeExecutor, edges_of
 from tests.tools.programs.user_functions import same
 

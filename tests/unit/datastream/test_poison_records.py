@@ -4,12 +4,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.common import Duration, Types
+from penstock.common import Duration, Row, Types
 from penstock.datastream import (
     AggregateFunction,
+    CoProcessFunction,
     FiredTimer,
     FiredWindow,
     KeyedProcessFunction,
+    OutputTag,
+    ProcessFunction,
     ProcessJoinFunction,
     ProcessWindowFunction,
     TimeWindow,
@@ -23,7 +26,8 @@ from penstock.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from penstock.runtime.elements import ColumnBatch
+from penstock.engine.model.errors import UserCodeError
+from penstock.engine.runtime.elements import ColumnBatch
 from penstock.testing import StreamHarness
 from tests.tools.programs.poison import (
     BAD,
@@ -38,6 +42,7 @@ from tests.tools.programs.poison import (
 )
 
 ROW = Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
+SMALL = OutputTag("small", Types.BYTE())
 TEN = Duration.of_millis(10)
 TUMBLING = TumblingEventTimeWindows.of(TEN)
 SLIDING = SlidingEventTimeWindows.of(TEN, Duration.of_millis(5))
@@ -120,6 +125,68 @@ def test_a_timer_that_fails_is_the_record_and_the_timers_behind_it_fire():
         assert first.record == FiredTimer("bad", 11, "EVENT_TIME") and first.timestamp == 11
         assert second.record == FiredTimer("bad", 11, "PROCESSING_TIME")
         assert second.timestamp is None
+
+
+class Aside:
+    """Yields each record for a side output of bytes."""
+
+    def process_element(self, value, ctx):
+        yield SMALL, value
+
+    process_element1 = process_element2 = process_element
+
+    def process(self, key, context, elements):
+        yield from ((SMALL, one) for one in elements)
+
+
+class AsideInProcess(Aside, ProcessFunction):
+    pass
+
+
+class AsideOfKey(Aside, KeyedProcessFunction):
+    pass
+
+
+class AsideOfTwo(Aside, CoProcessFunction):
+    pass
+
+
+class AsideOfWindow(Aside, ProcessWindowFunction):
+    pass
+
+
+def _late(ds):
+    windows = ds.key_by(lambda _: 0).window(TUMBLING).side_output_late_data(SMALL)
+    return windows.reduce(lambda a, _: a)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda ds: ds.process(AsideInProcess()),
+        lambda ds: ds.key_by(lambda _: 0).process(AsideOfKey()),
+        lambda ds: ds.connect(ds).process(AsideOfTwo()),
+        lambda ds: ds.key_by(lambda _: 0).window(TUMBLING).process(AsideOfWindow()),
+        _late,
+    ],
+    ids=["process", "keyed", "two inputs", "window", "late data"],
+)
+def test_a_value_that_does_not_fit_the_type_of_its_side_output_is_put_aside_alone(make):
+    def build(ds):
+        stream = make(ds).on_error(BAD)
+        return stream.get_side_output(SMALL), stream.get_side_output(BAD)
+
+    with StreamHarness(build) as harness:
+        if make is _late:
+            harness.process_watermark(20)
+        for at, number in enumerate((1, 300, 2)):
+            harness.process_element(number, at)
+        harness.end_input()
+        assert set(harness.values()) == {1, 2}
+        assert {(one.record, one.error_class) for one in harness.values(1)} == {
+            (300, "OverflowError")
+        }
+        assert len(harness.values()) == 2 * len(harness.values(1))
 
 
 class Whole(ProcessWindowFunction):
@@ -244,6 +311,81 @@ def test_a_batch_of_columns_is_cut_until_its_poison_rows_are_found(name, poison)
         assert harness.values() == (good if name == "filter" else [12 // one for one in good])
         assert [one.record.n for one in harness.values(1)] == [0] * len(poison)
         assert [one.timestamp for one in harness.values(1)] == poison
+
+
+# ---------------------------------------------------------------------- what Python does not have
+
+
+FAR = pa.array([0, 569_000_000_000_000_000, 5], pa.timestamp("us"))
+FAR_ROW = Types.ROW_NAMED(["k", "n", "at"], [Types.STRING(), Types.LONG(), Types.SQL_TIMESTAMP()])
+
+
+class _AtOfKey(KeyedProcessFunction):
+    def process_element(self, value, ctx):
+        yield value.n, value.at.year
+
+
+def _counted(make):
+    def build(ds):
+        stream = make(ds).on_error(BAD)
+        return stream.map(lambda _: 1), stream.get_side_output(BAD)
+
+    return build
+
+
+def _looks_at(row):
+    return row.at.year > 0 and bool(12 // row.n)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda ds: ds.map(lambda row: (row.n, row.at)),
+        lambda ds: ds.map(lambda row: (row.n, [row.at for _ in range(2)])),
+        lambda ds: ds.map(str),
+        lambda ds: ds.filter(_looks_at),
+        lambda ds: ds.flat_map(lambda row: [row.at]),
+        lambda ds: ds.key_by(lambda row: row.k).process(_AtOfKey()),
+        lambda ds: ds.key_by(lambda row: row.at).map(lambda row: row.n),
+    ],
+    ids=["columns", "fields", "records", "filter", "flat_map", "keyed", "key"],
+)
+def test_a_time_that_python_does_not_have_is_put_aside_where_it_is_read(make):
+    columns = pa.RecordBatch.from_pydict({"k": ["x"] * 3, "n": [1, 2, 3], "at": FAR})
+    with StreamHarness(_counted(make), [FAR_ROW]) as harness:
+        harness._wiring.emit(harness._sources[0], ColumnBatch(columns))
+        assert harness.values() == [1, 1]
+        (letter,) = harness.values(1)
+    assert letter.record == Row(k="x", n=2, at="20000-11-22 03:33:20.000000")
+    assert "column 'at': Python has no value for 20000-11-22" in letter.error_text
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda ds: ds.map(lambda row: 12 // row.n),
+        lambda ds: ds.filter(lambda row: 12 // row.n > 0),
+        lambda ds: ds.flat_map(lambda row: [12 // row.n]),
+    ],
+    ids=["map", "filter", "flat_map"],
+)
+def test_a_time_that_python_does_not_have_is_nothing_to_a_function_that_does_not_read_it(make):
+    columns = pa.RecordBatch.from_pydict({"k": ["x"] * 3, "n": [0, 2, 3], "at": FAR})
+    with StreamHarness(_counted(make), [FAR_ROW]) as harness:
+        harness._wiring.emit(harness._sources[0], ColumnBatch(columns))
+        (letter,) = harness.values(1)
+        assert letter.error_class == "ZeroDivisionError" and letter.record.n == 0
+        assert harness.values() == [1, 1]
+
+
+def test_without_a_policy_the_error_names_the_column_and_no_other_record():
+    columns = pa.RecordBatch.from_pydict({"k": ["x"] * 3, "n": [1, 2, 3], "at": FAR})
+    with (
+        StreamHarness(lambda ds: ds.map(lambda row: (row.n, row.at)), [FAR_ROW]) as harness,
+        pytest.raises(UserCodeError, match="column 'at': Python has no value") as raised,
+    ):
+        harness._wiring.emit(harness._sources[0], ColumnBatch(columns))
+    assert "at record" not in str(raised.value) and "pyarrow" not in str(raised.value)
 
 
 # ---------------------------------------------------------------------- what stays

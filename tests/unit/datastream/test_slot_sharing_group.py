@@ -4,7 +4,7 @@ import pytest
 
 from penstock.datastream import MemorySize, SlotSharingGroup
 from penstock.datastream.slot_sharing_group import slot_size_of
-from penstock.model.errors import ConfigurationError
+from penstock.engine.model.errors import ConfigurationError
 
 
 def test_a_group_with_all_resources_has_them():

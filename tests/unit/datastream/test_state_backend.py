@@ -9,7 +9,7 @@ from penstock.datastream import (
     PredefinedOptions,
     StreamExecutionEnvironment,
 )
-from penstock.model.errors import ConfigurationError
+from penstock.engine.model.errors import ConfigurationError
 
 
 @pytest.fixture

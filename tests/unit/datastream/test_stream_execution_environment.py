@@ -6,7 +6,7 @@ import pytest
 
 from penstock.common import Configuration, Duration, RestartStrategies, Types, WatermarkStrategy
 from penstock.common.job_status import JobStatus as ApiJobStatus
-from penstock.compiler.job_graph_builder import build_job_graph
+from penstock.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream import (
     CheckpointingMode,
     CloseableIterator,
@@ -14,20 +14,20 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.datastream.connectors import NumberSequenceSource
-from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.executor import JobOutcome
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.shipping import pickling
-from penstock.model.checkpoints import CheckpointType
-from penstock.model.errors import (
+from penstock.engine.compiler.job_graph_builder import build_job_graph
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.hosting.shipping import pickling
+from penstock.engine.model.checkpoints import CheckpointType
+from penstock.engine.model.errors import (
     ConfigurationError,
     GraphError,
     JobCancelledError,
     JobExecutionError,
     UserError,
 )
-from penstock.model.ids import JobId
-from penstock.model.states import JobStatus
+from penstock.engine.model.ids import JobId
+from penstock.engine.model.states import JobStatus
 from tests.tools.hosting.fake_executor import FakeExecutor
 from tests.tools.programs.user_functions import same
 

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.common import Row, Types
 from penstock.datastream import RuntimeExecutionMode
-from penstock.model.errors import JobExecutionError
+from penstock.engine.model.errors import JobExecutionError
 from penstock.testing import CollectingSink, MiniCluster
 from tests.tools.programs.environments import minicluster_environment
 

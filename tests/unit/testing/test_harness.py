@@ -18,7 +18,7 @@ from penstock.datastream import (
 )
 from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.engine.model.errors import ConfigurationError, UserCodeError
 from penstock.testing import (
     CollectingSink,
     ManualClock,

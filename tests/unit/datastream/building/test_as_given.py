@@ -28,7 +28,7 @@ from penstock.datastream import (
 from penstock.datastream.connectors import DataGeneratorSource
 from penstock.datastream.state import MapStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.model.errors import GraphError
+from penstock.engine.model.errors import GraphError
 from penstock.testing import CollectingSink, MiniCluster
 
 AMOUNT = 0

@@ -26,6 +26,8 @@ from penstock.datastream import (
 )
 from penstock.datastream.columns import col, sum_
 from penstock.datastream.connectors import NumberSequenceSource
+from penstock.datastream.connectors.file_system import FileSink
+from penstock.datastream.formats.parquet import ParquetBulkWriters
 from penstock.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -38,8 +40,8 @@ from penstock.datastream.window import (
     SessionWindowTimeGapExtractor,
     TumblingEventTimeWindows,
 )
-from penstock.hosting.minicluster import MiniCluster
-from penstock.model.errors import GraphError, JobExecutionError
+from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.model.errors import GraphError, JobExecutionError
 from tests.tools.programs.environments import minicluster_environment
 from tests.tools.programs.user_functions import first_of
 
@@ -444,3 +446,49 @@ def test_results_given_in_javas_way_are_refused_with_pythons(rows):
 def test_a_checkpointing_mode_is_not_a_text(env):
     with pytest.raises(TypeError, match=r"CheckpointingMode\.EXACTLY_ONCE, got 'AT_LEAST_ONCE'"):
         env.enable_checkpointing(1000, "AT_LEAST_ONCE")
+
+
+def _parquet(tmp_path):
+    row_type = Types.ROW_NAMED(["n"], [Types.INT()])
+    return FileSink.for_bulk_format(
+        str(tmp_path), ParquetBulkWriters.for_row_type(row_type)
+    ).build()
+
+
+@pytest.mark.parametrize(
+    "kind", [Types.BIG_DEC(), Types.BIG_INT(), Types.PICKLED_BYTE_ARRAY()], ids=str
+)
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda ds, path: ds.filter(col("n") > 0).print(),
+        lambda ds, path: ds.select(col("n")).print(),
+        lambda ds, path: ds.map_batches(lambda batch: batch).print(),
+        lambda ds, path: ds.filter(lambda row: True).sink_to(_parquet(path)).on_error("skip"),
+        lambda ds, path: ds.rebalance().filter(col("n") > 0).on_error("skip").print(),
+    ],
+)
+def test_records_beside_a_field_without_a_column_are_refused_by_an_operator_on_columns(
+    env, rows, build, kind, tmp_path
+):
+    typed = rows.map(lambda row: row, Types.ROW_NAMED(["n", "bad"], [Types.INT(), kind]))
+    build(typed, tmp_path)
+    told = f"built at .*{re.escape(__file__)}.* takes columns: .*the fields 'bad' \\({kind}\\)"
+    with pytest.raises(GraphError, match=told):
+        env.execute()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda ds: ds.map(lambda row: row),
+        lambda ds: ds.flat_map(lambda row: [row]).filter(lambda row: True),
+        lambda ds: ds.map(lambda row: row).union(ds.map(lambda row: row)).rebalance(),
+        lambda ds: ds.filter(lambda row: True),
+    ],
+    ids=["map", "filtered", "union", "collection"],
+)
+def test_rows_without_a_type_are_refused_by_a_sink_of_columns(env, build, tmp_path):
+    build(env.from_collection([Row(1)])).sink_to(_parquet(tmp_path)).on_error("skip")
+    with pytest.raises(GraphError, match=r"takes columns: .*declare the stream's type"):
+        env.execute()

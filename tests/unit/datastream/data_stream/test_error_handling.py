@@ -3,14 +3,15 @@
 import pytest
 
 from penstock.common import Types
-from penstock.datastream import (
-    DeadLetter,
-    ErrorPolicy,
-    OutputTag,
-)
+from penstock.datastream import DeadLetter, ErrorPolicy, OutputTag
 from penstock.datastream.columns import col
-from penstock.model.errors import ConfigurationError, ExternalError, GraphError, UserCodeError
-from penstock.runtime.elements import RowBatch
+from penstock.engine.model.errors import (
+    ConfigurationError,
+    ExternalError,
+    GraphError,
+    UserCodeError,
+)
+from penstock.engine.runtime.elements import RowBatch
 from penstock.testing import ManualClock, StreamHarness
 from tests.tools.programs.poison import (
     BAD,

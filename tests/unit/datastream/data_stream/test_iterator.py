@@ -1,12 +1,18 @@
 """An iterator over results whose reader is interrupted. What else it does: tests/jobs/test_jobs_of_this_process.py."""
 
 import contextlib
+import sys
 
 import pytest
 
 from penstock.datastream.data_stream.iterator import CloseableIterator
-from penstock.model.program import JobOutcome
-from penstock.model.states import JobStatus
+from penstock.engine.model.errors import (
+    JobCancelledError,
+    JobExecutionError,
+    JobSuspendedError,
+)
+from penstock.engine.model.program import JobOutcome
+from penstock.engine.model.states import JobStatus
 from tests.tools.hosting.fake_executor import FakeControl
 
 
@@ -16,6 +22,32 @@ class Interrupted(FakeControl):
     def collect(self, stream, *, shows_error=True):
         yield [1]
         raise KeyboardInterrupt
+
+
+class Ended(FakeControl):
+    """Its rows end with a failure, as those of a job do that did not finish."""
+
+    def collect(self, stream, *, shows_error=True):
+        yield [1]
+        raise JobExecutionError("the job is over")
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (JobStatus.CANCELED, JobCancelledError),
+        (JobStatus.SUSPENDED, JobSuspendedError),
+        (JobStatus.FAILED, JobExecutionError),
+    ],
+)
+def test_rows_end_with_the_error_that_the_result_of_the_job_has(monkeypatch, status, error):
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    results = CloseableIterator(Ended(JobOutcome(status, 1, "boom")), "stream")
+    assert next(results) == 1
+    with pytest.raises(JobExecutionError) as raised:
+        next(results)
+    assert type(raised.value) is error
+    assert list(results) == []
 
 
 class InterruptedTwice(Interrupted):

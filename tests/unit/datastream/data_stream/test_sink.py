@@ -3,8 +3,8 @@
 import json
 
 from penstock.common import Row, Types
+from penstock.connectors.lakehouse import DeltaSink
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors.lakehouse import DeltaSink
 
 ORDERS = Types.ROW_NAMED(["id"], [Types.LONG()])
 

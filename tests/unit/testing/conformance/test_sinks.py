@@ -8,9 +8,9 @@ import pytest
 
 from penstock.common import Row
 from penstock.common.serialization import Encoder
+from penstock.connectors.file_system import FileSink
+from penstock.connectors.sql_sink import SqlSink
 from penstock.datastream.connectors import Committer, DeliveryGuarantee, Sink
-from penstock.datastream.connectors.file_system import FileSink
-from penstock.datastream.connectors.sql_sink import SqlSink
 from penstock.testing import check_sink
 from penstock.testing.conformance import sink_run
 from tests.tools.connectors.sql_tables import PAIRS, Db
@@ -140,7 +140,7 @@ def test_a_sound_sink_is_exactly_once(folders):
         (("publishes when closed",), AT_LEAST, "doubled"),
         (("forgets one",), NONE, "lost"),
         (("aborts all",), NONE, "aborted"),
-        (("aborts others",), NONE, "beside another job that goes on: 8 lost"),
+        (("aborts others",), NONE, "together with another job that goes on: 8 lost"),
         (("publishes in abort",), AT_LEAST, "visible too early"),
         (("names collide",), NONE, "lost"),
         (("puts off",), NONE, "puts committables off after 2 tries"),
@@ -171,7 +171,9 @@ def test_what_abort_leaves_behind_is_found_if_the_kit_can_look_at_it(folders, fl
     if not flags:
         report.require(EXACTLY)
         return
-    with pytest.raises(AssertionError, match="beside another job that goes on: 1 left behind"):
+    with pytest.raises(
+        AssertionError, match="together with another job that goes on: 1 left behind"
+    ):
         report.require(NONE)
 
 

@@ -5,8 +5,7 @@ from typing import ClassVar
 import pytest
 
 from penstock.common import Types
-from penstock.datastream.connectors import DeliveryGuarantee, NumberSequenceSource
-from penstock.datastream.connectors.base import (
+from penstock.connectors.api.base import (
     Boundedness,
     Fetched,
     GeneratorSource,
@@ -21,7 +20,8 @@ from penstock.datastream.connectors.base import (
     SplitBatch,
     SplitReader,
 )
-from penstock.datastream.connectors.file_system import FileSource, StreamFormat
+from penstock.connectors.file_system import FileSource, StreamFormat
+from penstock.datastream.connectors import DeliveryGuarantee, NumberSequenceSource
 from penstock.testing import check_source
 from tests.tools.brokers.kafka_topics import bounded, produce
 

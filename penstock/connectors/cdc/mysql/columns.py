@@ -1,0 +1,198 @@
+"""From MySQL's types to those of a stream, and to one value for what the binlog and a SELECT give differently.
+
+Source: Flink CDC's table of types for MySQL.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+from penstock.common.typeinfo import TypeInformation, Types
+from penstock.connectors.cdc.mysql.charsets import members_of
+from penstock.connectors.cdc.tables import Column
+
+Reader: TypeAlias = Callable[[Any], Any]
+"""It raises ValueError: the type of the stream cannot hold the value. It is never given None."""
+WHOLE: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
+TEXTS: Final = frozenset({
+    "char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set",
+})  # fmt: skip
+_BLOBS: Final = frozenset({
+    "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "linestring",
+    "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
+})  # fmt: skip
+_BYTES: Final = Types.PRIMITIVE_ARRAY(Types.BYTE())
+_MOST_DIGITS: Final = 38
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC).replace(tzinfo=None)
+_SIZES: Final = re.compile(r"\w+\((\d+)(?:,(\d+))?\)")
+_SIGNED: Final = {
+    "tinyint": Types.BYTE(),
+    "smallint": Types.SHORT(),
+    "mediumint": Types.INT(),
+    "int": Types.INT(),
+    "bigint": Types.LONG(),
+    "year": Types.INT(),
+}
+_UNSIGNED: Final = {
+    "tinyint": Types.SHORT(),
+    "smallint": Types.INT(),
+    "mediumint": Types.INT(),
+    "int": Types.LONG(),
+    "bigint": Types.DECIMAL(20, 0),
+    "year": Types.INT(),
+}
+_OTHERS: Final = {
+    "float": Types.FLOAT(),
+    "double": Types.DOUBLE(),
+    "date": Types.SQL_DATE(),
+    "datetime": Types.SQL_TIMESTAMP(),
+    "timestamp": Types.TIMESTAMP_LTZ(),
+    "time": Types.SQL_TIME(),
+    "json": Types.STRING(),
+    "binary": _BYTES,
+}
+
+
+def type_of(kind: str, declared: str, *, is_key: bool) -> TypeInformation | None:
+    """The type of a column; None: there is none. `kind`: DATA_TYPE. `declared`: COLUMN_TYPE."""
+    if kind in WHOLE:
+        if declared == "tinyint(1)" and not is_key:  # a key may have more than two values
+            return Types.BOOLEAN()
+        return (_UNSIGNED if "unsigned" in declared else _SIGNED)[kind]
+    if kind == "decimal":
+        digits, scale = _sizes(declared)
+        return Types.DECIMAL(digits, scale) if digits <= _MOST_DIGITS else Types.BIG_DEC()
+    if kind == "bit":
+        return Types.BOOLEAN() if _sizes(declared)[0] == 1 else _BYTES
+    if kind in TEXTS:
+        return Types.STRING()
+    return _BYTES if kind in _BLOBS else _OTHERS.get(kind)
+
+
+def reader_of(column: Column) -> Reader:
+    """What makes one value of those of the binlog and of a SELECT."""
+    kind, type_info = column.kind, column.type_info
+    if type_info == Types.BOOLEAN():
+        return _bit if kind == "bit" else bool
+    if kind == "bigint" and type_info != Types.LONG():
+        return Decimal
+    sized = {"bit": _bits, "binary": _padded}
+    if kind in sized:
+        return sized[kind](_sizes(column.declared)[0])
+    if kind == "set":
+        return _members(members_of(column.declared))
+    known: dict[str, Reader] = {
+        "date": _date,
+        "datetime": _timestamp,
+        "timestamp": _utc,
+        "time": _time,
+        "json": _json,
+    }
+    return known.get(kind, _same)
+
+
+def key_part(column: Column) -> Reader | None:
+    """From a value to a plain one whose order is that of `ordered`; None: there is none."""
+    kind = column.kind
+    size, scale = _sizes(column.declared) if "(" in column.declared else (0, 0)
+    if column.type_info == Types.STRING():
+        return str.encode
+    known: dict[str, Reader] = {
+        **dict.fromkeys(WHOLE, int),
+        **dict.fromkeys(("binary", "varbinary", "double"), _same),
+        "decimal": lambda value: f"{value:.{scale}f}".encode(),
+        "date": lambda value: value.isoformat().encode(),
+        "datetime": _moment_text(size),
+        "timestamp": _moment_text(size),
+    }
+    return known.get(kind)
+
+
+def ordered(column: Column, name: str) -> str:
+    """The column in SQL, in a form whose order does not depend on collations, and is that of `key_part`."""
+    if column.kind in WHOLE or column.kind in {"binary", "varbinary", "double"}:
+        return name
+    return f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"
+
+
+def selected(column: Column, name: str) -> str:
+    """The column in SQL, for a SELECT of its values: a FLOAT as text would have six digits."""
+    return f"({name} + 0e0)" if column.kind == "float" else name
+
+
+def _sizes(declared: str) -> tuple[int, int]:
+    found = _SIZES.match(declared)
+    return (int(found[1]), int(found[2] or 0)) if found else (1, 0)
+
+
+def _moment_text(digits: int) -> Reader:
+    """A time as the server writes it in UTC, with so many digits of its second."""
+    length = len("2024-02-29 12:00:00") + (1 + digits if digits else 0)
+    return lambda value: value.isoformat(" ", "microseconds")[:length].encode()
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _bit(value: Any) -> bool:
+    return bool(int(value, 2)) if isinstance(value, str) else any(value)
+
+
+def _bits(size: int) -> Reader:
+    length = (size + 7) // 8
+    return lambda value: int(value, 2).to_bytes(length) if isinstance(value, str) else value
+
+
+def _padded(size: int) -> Reader:
+    """The binlog leaves zeros at the end of a BINARY out."""
+    return lambda value: value.ljust(size, b"\0")
+
+
+def _members(names: list[str]) -> Reader:
+    """A SET as text, in the order of its declaration."""
+    return lambda value: (
+        value if isinstance(value, str) else ",".join(name for name in names if name in value)
+    )
+
+
+def _date(value: Any) -> dt.date | None:
+    """A SELECT gives dates with zeros, such as 0000-00-00, as text; the binlog has None. There is no such day."""
+    return value if isinstance(value, dt.date) else None
+
+
+def _timestamp(value: Any) -> dt.datetime | None:
+    return value if isinstance(value, dt.datetime) else None
+
+
+def _utc(value: Any) -> dt.datetime | None:
+    """A TIMESTAMP begins a second behind the epoch: in the binlog the epoch is the date with zeros."""
+    found = _timestamp(value)
+    return None if found is None or found == _EPOCH else found.replace(tzinfo=dt.UTC)
+
+
+def _time(value: dt.timedelta) -> dt.time:
+    if not dt.timedelta(0) <= value < dt.timedelta(days=1):
+        raise ValueError(f"{value} is no time of a day")
+    return (dt.datetime(1, 1, 1, tzinfo=dt.UTC) + value).time()
+
+
+def _json(value: Any) -> str:
+    found = json.loads(value) if isinstance(value, str) else _decoded(value)
+    return json.dumps(found, ensure_ascii=False)
+
+
+def _decoded(value: Any) -> Any:
+    """JSON of the binlog, whose texts are bytes."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, dict):
+        return {_decoded(key): _decoded(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_decoded(one) for one in value]
+    return value

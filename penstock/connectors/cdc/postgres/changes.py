@@ -1,0 +1,220 @@
+"""From messages of pgoutput to changes: which tables they are of, which of them the snapshot has seen, which row was before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.connectors.api.base import RefusedForGood
+from penstock.connectors.cdc.options import ChangelogMode
+from penstock.connectors.cdc.postgres.pgoutput import (
+    Begin,
+    Delete,
+    Insert,
+    Relation,
+    Texts,
+    Toast,
+    Truncate,
+    Update,
+)
+from penstock.connectors.cdc.postgres.snapshot import key_of
+from penstock.connectors.cdc.postgres.values import ValueReader
+from penstock.connectors.cdc.records import Change
+from penstock.connectors.cdc.splits import Piece, Seen, TableId
+from penstock.connectors.cdc.tables import TableShape
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A relation of the WAL as one of our tables. `places`: of our columns in it; -1: it does not have the column."""
+
+    shape: TableShape
+    places: tuple[int, ...]
+    values: ValueReader
+
+    def texts(self, sent: Texts) -> Texts:
+        """The row's values in the order of our columns."""
+        return [None if place < 0 else sent[place] for place in self.places]
+
+
+class ChangeReader:
+    """Reads the changes of transactions, in order."""
+
+    def __init__(
+        self,
+        shapes: Mapping[TableId, TableShape],
+        pieces: Sequence[Piece],
+        *,
+        mode: ChangelogMode,
+        ignores_truncate: bool,
+        reflected_lsn: int,
+        where: str,
+    ) -> None:
+        """`reflected_lsn`: where the WAL ended when the shapes were read. `pieces`: of the snapshot."""
+        self._shapes = shapes
+        self._seen: Seen | None = Seen(pieces) if pieces else None
+        self._keeps_before = mode is ChangelogMode.ALL
+        self._ignores_truncate = ignores_truncate
+        self._reflected_lsn = reflected_lsn
+        self._where = where
+        self._relations: dict[int, Mapped | None] = {}
+        self._transaction = Begin(0, 0, 0)
+        self._warned: set[TableId] = set()
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Those that later changes may still be in."""
+        return () if self._seen is None else self._seen.pieces
+
+    def reconnect(self) -> None:
+        """Another connection describes its relations anew."""
+        self._relations.clear()
+
+    def begin(self, begin: Begin) -> None:
+        self._transaction = begin
+        if self._seen is not None and self._seen.is_passed((begin.xid, begin.final_lsn)):
+            self._seen = None
+
+    def relation(self, relation: Relation) -> None:
+        """Note how a table looks from here on. Raises: RefusedForGood: a column was dropped, renamed or changed."""
+        table = TableId(relation.schema, relation.name)
+        shape = self._shapes.get(table)
+        if shape is None:
+            self._relations[relation.oid] = None
+            return
+        places = {column.name: place for place, column in enumerate(relation.columns)}
+        for column in shape.columns:
+            self._check_column(shape, column.name, column.oid, relation, places)
+        if (new := sorted(set(places) - set(shape.names))) and table not in self._warned:
+            self._warned.add(table)
+            _LOG.warning(
+                "%s: %s has columns that it did not have when the job was submitted: %s. They are "
+                "left out until the job is submitted again, from a savepoint.",
+                self._where,
+                table,
+                ", ".join(new),
+            )
+        found = tuple(places.get(name, -1) for name in shape.names)
+        self._relations[relation.oid] = Mapped(shape, found, ValueReader(shape, self._where))
+
+    def changes(self, message: Insert | Update | Delete | Truncate) -> list[Change]:
+        """The changes that the snapshot has not seen; of a key that changes, a deletion and an insertion."""
+        if isinstance(message, Truncate):
+            for oid in message.oids:
+                self._truncate(self._relations.get(oid))
+            return []
+        mapped = self._relations.get(message.oid)
+        if mapped is None:
+            return []
+        if isinstance(message, Insert):
+            new = mapped.texts(message.new)
+            return [] if self._has_seen(mapped, new) else [self._change("c", mapped, None, new)]
+        if isinstance(message, Delete):
+            old = mapped.texts(message.old)
+            return self._deleted(mapped, old, is_full=message.is_full)
+        return self._update(mapped, message)
+
+    def _deleted(self, mapped: Mapped, old: Texts, *, is_full: bool) -> list[Change]:
+        if self._has_seen(mapped, old):
+            return []
+        self._check_before(mapped, is_full=is_full)
+        return [self._change("d", mapped, old, None)]
+
+    def _update(self, mapped: Mapped, message: Update) -> list[Change]:
+        new = mapped.texts(message.new)
+        old = None if message.old is None else mapped.texts(message.old)
+        if Toast.UNCHANGED in new:
+            if self._has_seen_all(mapped, [new] if old is None else [old, new]):
+                return []
+            new = self._with_kept(mapped, new, old if message.is_full else None)
+        if old is not None and key_of(old, mapped.shape) != key_of(new, mapped.shape):
+            made = self._deleted(mapped, old, is_full=message.is_full)
+            if not self._has_seen(mapped, new):
+                made.append(self._change("c", mapped, None, new))
+            return made
+        if self._has_seen(mapped, new):
+            return []
+        self._check_before(mapped, is_full=message.is_full)
+        return [self._change("u", mapped, old if message.is_full else None, new)]
+
+    def _check_before(self, mapped: Mapped, *, is_full: bool) -> None:
+        if self._keeps_before and not is_full:
+            raise RefusedForGood(
+                f"{self._where}: the WAL has a change of {mapped.shape.table} without the row "
+                "before it. ALTER TABLE ... REPLICA IDENTITY FULL, also of its partitions, and "
+                "begin anew with a snapshot."
+            )
+
+    def _with_kept(self, mapped: Mapped, new: Texts, old: Texts | None) -> Texts:
+        """The row with the values that were not sent, which a full row before it has."""
+        if old is not None:
+            return [
+                kept if value is Toast.UNCHANGED else value
+                for value, kept in zip(new, old, strict=True)
+            ]
+        name = mapped.shape.names[new.index(Toast.UNCHANGED)]
+        raise RefusedForGood(
+            f"{self._where}: an update of {mapped.shape.table} leaves the column {name!r} as it "
+            "is, and PostgreSQL does not write long values that did not change (TOAST) into the "
+            "WAL. ALTER TABLE ... REPLICA IDENTITY FULL, and begin anew with a snapshot."
+        )
+
+    def _has_seen_all(self, mapped: Mapped, rows: Sequence[Texts]) -> bool:
+        """Whether the snapshot has the change already. Rows whose key was not sent are not known."""
+        key = mapped.shape.key
+        return all(
+            all(row[place] is not Toast.UNCHANGED for place in key) and self._has_seen(mapped, row)
+            for row in rows
+        )
+
+    def _has_seen(self, mapped: Mapped, texts: Texts) -> bool:
+        if self._seen is None:
+            return False
+        mark = (self._transaction.xid, self._transaction.final_lsn)
+        return self._seen.covers(mapped.shape.table, key_of(texts, mapped.shape), mark)
+
+    def _change(self, op: str, mapped: Mapped, old: Texts | None, new: Texts | None) -> Change:
+        time_ms = self._transaction.time_us // 1000
+        texts = old or []
+        try:
+            before = None if old is None else mapped.values.row(old)
+            texts = new or []
+            after = None if new is None else mapped.values.row(new)
+        except (ValueError, ArithmeticError) as error:
+            return mapped.values.bad(texts, error, time_ms)
+        return Change(op, mapped.shape.table, before, after, time_ms)
+
+    def _truncate(self, mapped: Mapped | None) -> None:
+        if mapped is None:
+            return
+        table, begin = mapped.shape.table, self._transaction
+        if self._seen is not None and self._seen.covers_all(table, (begin.xid, begin.final_lsn)):
+            return
+        if not self._ignores_truncate:
+            raise RefusedForGood(
+                f"{self._where}: {table} was truncated, which a changelog has no record for. "
+                "Begin anew with a snapshot, or go on with .ignore_truncate()."
+            )
+        _LOG.warning("%s: %s was truncated; its rows are not deleted here", self._where, table)
+
+    def _check_column(
+        self, shape: TableShape, name: str, oid: int, relation: Relation, places: dict[str, int]
+    ) -> None:
+        place = places.get(name)
+        is_old = self._transaction.final_lsn < self._reflected_lsn
+        if place is None:
+            if is_old:
+                return  # the column was added later, and is NULL until then
+            raise RefusedForGood(
+                f"{self._where}: the column {name!r} of {shape.table} was dropped or renamed. Stop "
+                "the job with a savepoint, and submit it again from there."
+            )
+        if relation.columns[place].type_oid != oid and not is_old:
+            raise RefusedForGood(
+                f"{self._where}: the type of the column {name!r} of {shape.table} has changed. "
+                "Stop the job with a savepoint, and submit it again from there."
+            )

@@ -1,0 +1,199 @@
+"""From changes to records: Rows with kinds, or Debezium's JSON. Does not know databases.
+
+Source: Flink CDC RowDataDebeziumDeserializeSchema, JsonDebeziumDeserializationSchema; Debezium's event envelope.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.connectors.api.base import Batch, RowBatch
+from penstock.connectors.cdc.splits import TableId
+from penstock.connectors.cdc.tables import TableShape
+from penstock.engine.model.row import RowKind, make_rows
+from penstock.engine.runtime.records.dead_letters import Malformed, MarkedRows
+
+METADATA_COLUMNS: Final = {
+    "database_name": Types.STRING(),
+    "schema_name": Types.STRING(),
+    "table_name": Types.STRING(),
+    "op_ts": Types.LONG(),
+}
+ROWS: Final = "rows"
+DEBEZIUM: Final = "debezium-json"
+Values: TypeAlias = tuple[Any, ...]
+
+
+class Change(NamedTuple):
+    """`op`: c, u or d as Debezium has it, r of the snapshot. `time_ms`: of the commit; of a snapshot, when it was read.
+
+    `before` and `after`: None: there is none, or it is not wanted. `bad`: stands for a change that cannot be read.
+    """
+
+    op: str
+    table: TableId
+    before: Values | None
+    after: Values | None
+    time_ms: int
+    bad: Malformed | None = None
+
+
+class JsonDebeziumDeserializationSchema:
+    """Records are JSON texts, as Debezium writes them: op, before, after, source, ts_ms."""
+
+
+class RecordMaker(ABC):
+    """Makes batches of changes."""
+
+    @property
+    @abstractmethod
+    def produced_type(self) -> TypeInformation: ...
+
+    @abstractmethod
+    def batch(self, changes: Sequence[Change]) -> RowBatch:
+        """Return the records of the changes, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowMaker(RecordMaker):
+    """Rows of one shape. `keeps_before`: an update gives also the row before it."""
+
+    row_type: RowTypeInfo
+    metadata: tuple[str, ...]
+    database: str
+    keeps_before: bool
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self.row_type
+
+    def batch(self, changes: Sequence[Change]) -> RowBatch:
+        values: list[Values] = []
+        kinds: list[RowKind] = []
+        times: list[int] = []
+        marks: list[tuple[int, Malformed]] = []
+        for change in changes:
+            op, table, before, after, time_ms, bad = change
+            more = self._more(table, 0 if op == "r" else time_ms) if self.metadata else ()
+            if bad is not None:
+                marks.append((len(values), bad))
+                values.append(())
+                kinds.append(RowKind.INSERT)
+            elif op == "u" and after is not None:
+                if self.keeps_before and before is not None:
+                    values.append(before + more)
+                    kinds.append(RowKind.UPDATE_BEFORE)
+                    times.append(time_ms)
+                values.append(after + more)
+                kinds.append(RowKind.UPDATE_AFTER)
+            elif after is not None:
+                values.append(after + more)
+                kinds.append(RowKind.INSERT)
+            elif before is not None:
+                values.append(before + more)
+                kinds.append(RowKind.DELETE)
+            times.append(time_ms)
+        names = tuple(self.row_type.get_field_names())
+        rows: list[Any] = list(make_rows(names, values, len(values), kinds))
+        return _marked(rows, times, marks)
+
+    def _more(self, table: TableId, time_ms: int) -> Values:
+        known = {
+            "database_name": self.database or table.schema,
+            "schema_name": table.schema,
+            "table_name": table.name,
+            "op_ts": time_ms,
+        }
+        return tuple(known[name] for name in self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class DebeziumMaker(RecordMaker):
+    """JSON texts. `connector`: its name in `source`. `shapes`: of the tables."""
+
+    connector: str
+    database: str
+    shapes: dict[TableId, TableShape]
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return Types.STRING()
+
+    def batch(self, changes: Sequence[Change]) -> RowBatch:
+        texts: list[Any] = []
+        marks: list[tuple[int, Malformed]] = []
+        for number, change in enumerate(changes):
+            if change.bad is not None:
+                marks.append((number, change.bad))
+            texts.append(self._text(change))
+        return _marked(texts, [change.time_ms for change in changes], marks)
+
+    def _text(self, change: Change) -> str:
+        names = self.shapes[change.table].names
+        before, after = (
+            None if image is None else dict(zip(names, image, strict=True))
+            for image in (change.before, change.after)
+        )
+        is_snapshot = change.op == "r"
+        source = {
+            "connector": self.connector,
+            "ts_ms": 0 if is_snapshot else change.time_ms,
+            "snapshot": "true" if is_snapshot else "false",
+            "db": self.database or change.table.schema,
+            "schema": change.table.schema,
+            "table": change.table.name,
+        }
+        envelope = {
+            "before": before,
+            "after": after,
+            "source": source,
+            "op": change.op,
+            "ts_ms": change.time_ms,
+        }
+        try:
+            return json.dumps(envelope, default=_plain, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            for image in filter(None, (before, after)):
+                image.update({name: _number(value) for name, value in image.items()})
+            return json.dumps(envelope, default=_plain, ensure_ascii=False, allow_nan=False)
+
+
+def _number(value: Any) -> Any:
+    """A float that is no number as a text: JSON has no form for it. Source: Kafka's JsonConverter (Jackson)."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    raise TypeError(f"no form in JSON for {value!r:.100}")
+
+
+def _marked(
+    records: list[Any], times: Sequence[int], marks: Sequence[tuple[int, Malformed]]
+) -> RowBatch:
+    stamps = np.array(times, np.int64)
+    for place, bad in marks:
+        records[place] = bad
+    return MarkedRows(records, stamps) if marks else RowBatch(records, stamps)
+
+
+NOTHING: Final[Batch] = RowBatch([])
+"""The batch of changes that give no record: the position moves past them."""

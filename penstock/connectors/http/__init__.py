@@ -1,0 +1,21 @@
+"""HTTP as a source that polls pages, as a source that takes requests, and as a sink that sends batches.
+
+Needs the standard library
+only.
+"""
+
+from penstock.connectors.clients.http import HttpRequest, HttpResponse
+from penstock.connectors.http.sink import HttpSink
+from penstock.connectors.http.source import HttpPage, HttpSource
+from penstock.connectors.http.webhook import WebhookSource
+from penstock.connectors.http.webhook_server import WebhookRequest
+
+__all__ = [
+    "HttpPage",
+    "HttpRequest",
+    "HttpResponse",
+    "HttpSink",
+    "HttpSource",
+    "WebhookRequest",
+    "WebhookSource",
+]

@@ -1,0 +1,54 @@
+"""Kafka as a source and as a sink. Needs confluent-kafka (`penstock[kafka]`) where a job runs.
+
+Source: pyflink.datastream.connectors.kafka.
+"""
+
+from penstock.common.absent import absent
+from penstock.connectors.kafka.legacy import (
+    FlinkKafkaConsumer,
+    FlinkKafkaConsumerBase,
+    FlinkKafkaProducer,
+    FlinkKafkaProducerBase,
+    Semantic,
+)
+from penstock.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
+from penstock.connectors.kafka.record_schema import KafkaRecord, KafkaRecordDeserializationSchema
+from penstock.connectors.kafka.serialization import (
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaTopicSelector,
+)
+from penstock.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
+from penstock.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+from penstock.connectors.kafka.splits import KafkaTopicPartition
+
+__all__ = [
+    "FlinkKafkaConsumer",
+    "FlinkKafkaConsumerBase",
+    "FlinkKafkaProducer",
+    "FlinkKafkaProducerBase",
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaRecord",
+    "KafkaRecordDeserializationSchema",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "KafkaTopicPartition",
+    "KafkaTopicSelector",
+    "Semantic",
+]
+
+__getattr__ = absent(
+    __name__,
+    {},
+    (
+        "penstock.common",
+        "penstock.datastream.connectors",
+        "penstock.connectors.api.base",
+        "penstock.datastream.functions",
+    ),
+)

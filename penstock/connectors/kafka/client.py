@@ -1,0 +1,302 @@
+"""The client library confluent-kafka (librdkafka): makes clients from properties, and looks up topics and offsets.
+
+Optional: `pip install 'penstock[kafka]'` on the driver and on every executor. Does not know sources or sinks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+from penstock.common.extras import extra
+from penstock.connectors.api.messaging.properties import int_of
+from penstock.connectors.api.messaging.topics import UnknownTopic
+from penstock.connectors.kafka.properties import (
+    API_TIMEOUT_MS,
+    AUTO_OFFSET_RESET,
+    BOOTSTRAP_SERVERS,
+    GROUP_ID,
+    client_properties,
+    shared_properties,
+)
+from penstock.connectors.kafka.refusals import refusal_of
+from penstock.connectors.kafka.splits import KafkaTopicPartition
+from penstock.engine.hosting.os.deadline import within
+from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
+
+API_TIMEOUT_DEFAULT_MS: Final = 30_000
+NO_GROUP: Final = "penstock-no-group"
+_KEPT_ERRORS: Final = 8
+EARLIEST: Final = -2
+LATEST: Final = -1
+GRACE_S: Final = 2.0
+"""What a call may take above the time that the client was given, and seldom keeps: the client's own error says more."""
+_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Of brokers before Kafka 2.8: all bits are 0."""
+_NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
+
+
+def import_kafka(where: str) -> Any:
+    """The client's module. Raises: ConfigurationError naming what to install where."""
+    return extra("confluent_kafka", "kafka", where)
+
+
+class LastError:
+    """The client's latest connection errors, which tell why a request has timed out."""
+
+    def __init__(self) -> None:
+        self._errors: deque[Any] = deque(maxlen=_KEPT_ERRORS)
+        self.note: Final = self._errors.append
+        """The client's error callback: a C function, for the reason given at `producing.RecordProducer`."""
+
+    def reason(self) -> str:
+        told = [one for one in self._errors if one.name() != "_ALL_BROKERS_DOWN"]
+        return f" The client's last error: {told[-1].str()} ({told[-1].name()})." if told else ""
+
+    def refusal(self) -> str | None:
+        """What a broker has refused for good, and what helps; None: nothing."""
+        return next(filter(None, map(refusal_of, reversed(self._errors))), None)
+
+    def forget(self) -> None:
+        """Drops the errors: a request has succeeded since."""
+        self._errors.clear()
+
+    def has(self, name: str) -> bool:
+        return any(one.name() == name for one in self._errors)
+
+
+def make_client(
+    kind: str, properties: Mapping[str, str], where: str, **more: Any
+) -> tuple[Any, LastError]:
+    """Makes a Consumer, Producer or AdminClient (`kind`), which connects later. `more`: librdkafka properties, with __ for each dot.
+
+    Raises: ConfigurationError: librdkafka is missing, or refuses a property.
+    """
+    kafka = import_kafka(where)
+    last = LastError()
+    settings: dict[str, Any] = {"error_cb": last.note, **client_properties(properties, where)}
+    settings.update((key.replace("__", "."), value) for key, value in more.items())
+    try:
+        module = extra("confluent_kafka.admin", "kafka", where) if kind == "AdminClient" else kafka
+        return getattr(module, kind)(settings), last
+    except (kafka.KafkaException, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{where}: the client refuses these properties: {text_of(error)}. Properties have the "
+            "names of librdkafka (CONFIGURATION.md of librdkafka); most names of the Java client "
+            "are the same."
+        ) from error
+
+
+def make_consumer(properties: Mapping[str, str], where: str, **more: Any) -> tuple[Any, LastError]:
+    """Makes a consumer that joins no group: its partitions are assigned. `more` sets what it does at a missing offset."""
+    usual = {
+        GROUP_ID: NO_GROUP,  # librdkafka requires a group id, even if nothing is committed
+        "enable.auto.commit": "false",
+        AUTO_OFFSET_RESET: "error",
+        # A reader that a full output holds back must not be taken for a dead group member.
+        "max.poll.interval.ms": "86400000",
+        "queued.max.messages.kbytes": "16384",
+    }
+    given = {key: value for key, value in properties.items() if key != AUTO_OFFSET_RESET}
+    return make_client("Consumer", {**usual, **given}, where, **more)
+
+
+@contextmanager
+def kafka_errors(kafka: Any, what: str, last: LastError, *clients: Any) -> Generator[None]:
+    """Turns the client's error into an ExternalError, with the client's error as the cause.
+
+    `clients`: are asked what they know of connections. Raises: RefusedForGood: user, certificate or rights are refused.
+    """
+    try:
+        yield
+    except kafka.KafkaException as error:
+        for client in clients:
+            client.poll(0)  # only this calls back with errors of connections
+        # The error has this frame, and since Python 3.13 lives until the next collection of garbage.
+        # A client that nobody refers to ends at once.
+        clients, client = (), None
+        refusal = refusal_of(error.args[0]) or last.refusal()
+        if refusal is not None:
+            raise RefusedForGood(f"{what}: {refusal}.") from error
+        raise ExternalError(f"{what}: {text_of(error)}.{last.reason()}") from error
+
+
+def text_of(error: BaseException) -> str:
+    """The text of the KafkaError in a KafkaException."""
+    inner: Any = error.args[0] if error.args else None
+    return f"{inner.str()} ({inner.name()})" if hasattr(inner, "name") else str(error)
+
+
+class TopicIds:
+    """Asks a cluster for topics' ids, as `kafka-topics.sh --describe` shows them. One thread uses it."""
+
+    def __init__(self, properties: Mapping[str, str], where: str) -> None:
+        self._where = where
+        self._kafka = import_kafka(where)
+        self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
+        self._client, self._last = make_client("AdminClient", shared_properties(properties), where)
+
+    def ask(self, topics: Collection[str]) -> dict[str, Future[Any]]:
+        """Asks without waiting; the answers are for `id_in`."""
+        names = self._kafka.TopicCollection(sorted(topics))
+        asked: dict[str, Future[Any]] = self._client.describe_topics(
+            names, request_timeout=self._timeout_s
+        )
+        return asked
+
+    def id_in(self, topic: str, answer: Future[Any]) -> str | None:
+        """The id; "": the brokers know none. None: there is no such topic. Raises: ExternalError: no answer."""
+        what = f"{self._where}: cannot look up the id of the topic {topic!r}"
+        with kafka_errors(self._kafka, what, self._last, self._client):
+            try:
+                found = within(self._timeout_s + GRACE_S, answer.result, what)
+            except self._kafka.KafkaException as error:
+                if error.args[0].name() in _NO_TOPIC:
+                    return None
+                raise
+        return str(found.topic_id).replace(_NO_ID, "")
+
+    def _has_controller(self) -> bool:
+        """Whether a broker answers for the cluster. That of librdkafka for tests has none, and would be waited for."""
+        what = f"{self._where}: cannot look up the cluster"
+        with kafka_errors(self._kafka, what, self._last, self._client):
+            found = self._client.list_topics(timeout=self._timeout_s)
+        return found.controller_id in found.brokers
+
+    def of(self, topics: Collection[str]) -> dict[str, str]:
+        """The ids of topics; "": the cluster knows none. Raises: UnknownTopic; ExternalError: the cluster does not answer."""
+        if not topics or not self._has_controller():
+            return dict.fromkeys(topics, "")
+        found = {}
+        for topic, answer in self.ask(topics).items():
+            one = self.id_in(topic, answer)
+            if one is None:
+                raise UnknownTopic(
+                    f"{self._where}: the topic {topic!r} was deleted while it was looked up."
+                )
+            found[topic] = one
+        return found
+
+
+class KafkaCluster:
+    """Looks up topics, partitions and offsets of a cluster, on one thread.
+
+    A request waits at most `default.api.timeout.ms` (30 s).
+    """
+
+    def __init__(self, properties: Mapping[str, str], where: str) -> None:
+        self._kafka = import_kafka(where)
+        self._where = where
+        self._properties = properties
+        self._servers = properties.get(BOOTSTRAP_SERVERS, "")
+        self.group_id = properties.get(GROUP_ID)
+        self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
+        self._consumer, self._last = make_consumer(properties, where, enable__auto__commit="false")
+
+    def topics(self) -> list[str]:
+        """All topics that this client may see, without Kafka's internal ones."""
+        found = self._asked(
+            "cannot list topics", lambda: self._consumer.list_topics(timeout=self._timeout_s)
+        )
+        own = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+        return sorted(name for name in found.topics if name not in own)
+
+    def partitions(self, topic: str) -> list[KafkaTopicPartition]:
+        """The partitions of a topic. Raises: UnknownTopic; ExternalError."""
+        found = self._asked(
+            f"cannot look up the topic {topic!r}",
+            lambda: self._consumer.list_topics(topic, timeout=self._timeout_s),
+        ).topics[topic]
+        if found.error is not None:
+            name = found.error.name()
+            kind = (
+                UnknownTopic
+                if name in {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"}
+                else ExternalError
+            )
+            raise kind(
+                f"{self._where}: cannot read the topic {topic!r} of {self._servers}: "
+                f"{found.error.str()} ({name}). Check its name and this client's permission to "
+                "read it, and create it before the job starts."
+            )
+        return [KafkaTopicPartition(topic, number) for number in sorted(found.partitions)]
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """See `TopicIds.of`."""
+        return TopicIds(self._properties, self._where).of(topics) if topics else {}
+
+    def earliest(self, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        return self._bounds(partitions, 0)
+
+    def latest(self, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """The offset after the last record that a reader of this isolation level can see."""
+        return self._bounds(partitions, 1)
+
+    def at_time(
+        self, partitions: Sequence[KafkaTopicPartition], timestamp_ms: int
+    ) -> dict[KafkaTopicPartition, int]:
+        """The first record whose timestamp is at or after this one, or the end if there is no such record."""
+        wanted = [self._place(one, timestamp_ms) for one in partitions]
+        found = self._listed(
+            f"cannot find the offsets for the time {timestamp_ms}",
+            lambda: (
+                self._consumer.offsets_for_times(wanted, timeout=self._timeout_s) if wanted else []
+            ),
+        )
+        missing = [one for one in partitions if found.get(one, -1) < 0]
+        return {**found, **self.latest(missing)}
+
+    def committed(
+        self, partitions: Sequence[KafkaTopicPartition]
+    ) -> dict[KafkaTopicPartition, int]:
+        """The offsets that the group has committed; partitions without one are missing. Without a group there are none."""
+        if self.group_id is None or not partitions:
+            return {}
+        wanted = [self._place(one) for one in partitions]
+        found = self._listed(
+            f"cannot read what the group {self.group_id!r} has committed",
+            lambda: self._consumer.committed(wanted, timeout=self._timeout_s),
+        )
+        return {one: offset for one, offset in found.items() if offset >= 0}
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _bounds(
+        self, partitions: Sequence[KafkaTopicPartition], side: int
+    ) -> dict[KafkaTopicPartition, int]:
+        return {
+            one: self._asked(
+                f"cannot find the first and last offset of {one}",
+                partial(
+                    self._consumer.get_watermark_offsets, self._place(one), timeout=self._timeout_s
+                ),
+            )[side]
+            for one in partitions
+        }
+
+    def _place(self, partition: KafkaTopicPartition, offset: int = -1001) -> Any:
+        """A place in a partition. -1001 is librdkafka's value for no offset."""
+        return self._kafka.TopicPartition(partition.topic, partition.partition, offset)
+
+    def _listed(self, what: str, ask: Callable[[], Any]) -> dict[KafkaTopicPartition, int]:
+        found = self._asked(what, ask)
+        for one in found:
+            if one.error is not None:
+                raise ExternalError(
+                    f"{self._where}: {what}, {one.topic}[{one.partition}]: {one.error.str()}."
+                )
+        return {KafkaTopicPartition(one.topic, one.partition): one.offset for one in found}
+
+    def _asked(self, what: str, ask: Callable[[], Any]) -> Any:
+        at = f"{self._where}: {what} at {self._servers} (waited up to {self._timeout_s:g} s)"
+        with kafka_errors(self._kafka, at, self._last, self._consumer):
+            found = ask()
+            if found is None:
+                raise ExternalError(f"{at}: no answer.{self._last.reason()}")
+            self._last.forget()
+            return found

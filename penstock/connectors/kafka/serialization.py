@@ -1,0 +1,221 @@
+"""Turns values into Kafka records: topic, key and value.
+
+Source: pyflink.datastream.connectors.kafka, Flink's KafkaRecordSerializationSchemaBuilder; differs: works on whole
+batches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from penstock.common.serialization import SerializationSchema
+from penstock.connectors.api.messaging.staging import ProducedRecords
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.runtime.elements import Int64s
+
+
+class KafkaTopicSelector(ABC):
+    """Chooses the topic of a value."""
+
+    @abstractmethod
+    def apply(self, data: Any) -> str:
+        """Return the topic's name."""
+
+
+Select: TypeAlias = "Callable[[Any], str]"
+HeaderProvider: TypeAlias = (
+    "Callable[[Any], Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]]"
+)
+"""Returns the headers of a value's record: pairs of name and value, or a mapping."""
+
+
+class KafkaRecordSerializationSchema(SerializationSchema):
+    """Turns values into Kafka records. Build it with `builder()`."""
+
+    def __init__(
+        self,
+        topic: str | Select,
+        value_schema: SerializationSchema,
+        key_schema: SerializationSchema | None = None,
+        header_provider: HeaderProvider | None = None,
+    ) -> None:
+        self._header_provider = header_provider
+        self._topic = topic
+        self._value_schema = value_schema
+        self._key_schema = key_schema
+
+    @staticmethod
+    def builder() -> KafkaRecordSerializationSchemaBuilder:
+        """Return a builder."""
+        return KafkaRecordSerializationSchemaBuilder()
+
+    @property
+    def topic(self) -> str | None:
+        """The topic of all values; None: the selector chooses it."""
+        return self._topic if isinstance(self._topic, str) else None
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether records need not be made where the fields' values are there: nothing but the value's schema looks at them."""
+        schema = type(self._value_schema)
+        is_alone = self._key_schema is None and self.__dict__.get("_header_provider") is None
+        makes_them = schema.serialize_columns is not SerializationSchema.serialize_columns
+        return isinstance(self._topic, str) and is_alone and makes_them
+
+    def serialize(self, value: Any) -> bytes:
+        """The record's value alone."""
+        return self._value_schema.serialize(value)
+
+    def records_of_columns(
+        self, columns: Sequence[Sequence[Any]], count: int, timestamps: Int64s | None
+    ) -> ProducedRecords | None:
+        """One record for each Row whose fields have these values; None: the Rows must be made. Only if `takes_columns`."""
+        values = self._value_schema.serialize_columns(columns, count)
+        if values is None:
+            return None
+        assert isinstance(self._topic, str), "a selector needs records"
+        return ProducedRecords([self._topic] * count, None, values, timestamps)
+
+    def records(self, values: Sequence[Any], timestamps: Int64s | None) -> ProducedRecords:
+        """One record for each value.
+
+        Raises: TypeError: a topic is not text; any error of the schemas and the selector.
+        """
+        select, key_schema = self._topic, self._key_schema
+        if isinstance(select, str):
+            topics = [select] * len(values)
+        else:
+            topics = [_checked_topic(select(value), value) for value in values]
+        keys = None if key_schema is None else key_schema.serialize_values(values)
+        serialized = self._value_schema.serialize_values(values)
+        # A checkpoint of a former release has a schema without it.
+        provider = self.__dict__.get("_header_provider")
+        headers = None if provider is None else [_headers(provider(one), one) for one in values]
+        return ProducedRecords(topics, keys, serialized, timestamps, headers)
+
+
+class KafkaRecordSerializationSchemaBuilder:
+    """Builds the schema; a topic or a selector, and the serializer of values, are required."""
+
+    def __init__(self) -> None:
+        self._topic: str | Select | None = None
+        self._value_schema: SerializationSchema | None = None
+        self._key_schema: SerializationSchema | None = None
+        self._header_provider: HeaderProvider | None = None
+
+    def build(self) -> KafkaRecordSerializationSchema:
+        """Return the schema. Raises ConfigurationError if something required is missing."""
+        if self._topic is None:
+            raise ConfigurationError(
+                "KafkaRecordSerializationSchema: no topic is set: call set_topic('name') or "
+                "set_topic_selector(function)."
+            )
+        if self._value_schema is None:
+            raise ConfigurationError(
+                "KafkaRecordSerializationSchema: no serializer of values is set: call "
+                "set_value_serialization_schema(SimpleStringSchema()), or with another "
+                "SerializationSchema."
+            )
+        return KafkaRecordSerializationSchema(
+            self._topic, self._value_schema, self._key_schema, self._header_provider
+        )
+
+    def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
+        """Write all values to one topic."""
+        if not isinstance(topic, str) or not topic:
+            raise ConfigurationError(f"set_topic: expected the name of a topic, got {topic!r}.")
+        return self._set_topic("set_topic", topic)
+
+    def set_topic_selector(
+        self, topic_selector: Select | KafkaTopicSelector
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Write each value to the topic that a function or KafkaTopicSelector returns."""
+        if isinstance(topic_selector, KafkaTopicSelector):
+            return self._set_topic("set_topic_selector", topic_selector.apply)
+        if not callable(topic_selector):
+            raise TypeError(
+                f"set_topic_selector: expected a function or a KafkaTopicSelector, got "
+                f"{topic_selector!r}."
+            )
+        return self._set_topic("set_topic_selector", topic_selector)
+
+    def set_key_serialization_schema(
+        self, key_serialization_schema: SerializationSchema
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Set what serializes a record's key.
+
+        It gets the whole value; RowFieldExtractorSchema one field.
+        """
+        self._key_schema = _checked_schema(
+            "set_key_serialization_schema", key_serialization_schema, self._key_schema
+        )
+        return self
+
+    def set_header_provider(
+        self, header_provider: HeaderProvider
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Set a function that returns the headers of a value's record: pairs of name and bytes, or a mapping. Not in PyFlink.
+
+        A header's value may be None, and a name may come several times.
+        """
+        if not callable(header_provider):
+            raise TypeError(f"set_header_provider: expected a function, got {header_provider!r}.")
+        if self._header_provider is not None:
+            raise ConfigurationError("set_header_provider: a function is set already. Set it once.")
+        self._header_provider = header_provider
+        return self
+
+    def set_value_serialization_schema(
+        self, value_serialization_schema: SerializationSchema
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Set what serializes a record's value."""
+        self._value_schema = _checked_schema(
+            "set_value_serialization_schema", value_serialization_schema, self._value_schema
+        )
+        return self
+
+    def _set_topic(self, setter: str, topic: str | Select) -> KafkaRecordSerializationSchemaBuilder:
+        if self._topic is not None:
+            raise ConfigurationError(
+                f"{setter}: the topic is set already: {self._topic!r}. Set it once."
+            )
+        self._topic = topic
+        return self
+
+
+def _checked_schema(
+    setter: str, schema: object, before: SerializationSchema | None
+) -> SerializationSchema:
+    if not isinstance(schema, SerializationSchema):
+        raise TypeError(f"{setter}: expected a SerializationSchema, got {type(schema).__name__}.")
+    if before is not None:
+        raise ConfigurationError(
+            f"{setter}: a schema is set already: {type(before).__name__}. Set it once."
+        )
+    return schema
+
+
+def _checked_topic(topic: object, value: object) -> str:
+    if not isinstance(topic, str) or not topic:
+        raise TypeError(
+            f"the topic selector returned {topic!r} for {value!r}; expected a topic's name"
+        )
+    return topic
+
+
+def _headers(found: Any, value: object) -> list[tuple[str, bytes | None]]:
+    pairs = list(found.items() if isinstance(found, Mapping) else found or ())
+    for pair in pairs:
+        if not (
+            isinstance(pair, tuple)
+            and len(pair) == 2
+            and isinstance(pair[0], str)
+            and isinstance(pair[1], bytes | None)
+        ):
+            raise TypeError(
+                f"the header provider returned {pair!r:.200} for {value!r:.200}; expected pairs of "
+                "a name and bytes or None"
+            )
+    return pairs

@@ -1,0 +1,295 @@
+"""KafkaSink: writes records to topics, exactly once or at least once. Needs confluent-kafka (`penstock[kafka]`).
+
+At least once: records are sent as they come, and all are delivered before a checkpoint's barrier goes on.
+Exactly once: records wait in the checkpoint and are written, in one transaction, when it is complete (`staging`).
+Source: pyflink.datastream.connectors.kafka, Flink's KafkaSink; differs: no transaction is open between checkpoints, so
+that no transaction can time out or delay the readers of a topic.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.connectors.api.base import (
+    Accepts,
+    Committer,
+    DeliveryGuarantee,
+    SinkWriter,
+    WriterContext,
+)
+from penstock.connectors.api.messaging.builder import MessagingBuilder
+from penstock.connectors.api.messaging.properties import checked_property, int_of
+from penstock.connectors.api.messaging.staging import ProducedRecords, StagedRecords, checked_sizes
+from penstock.connectors.api.messaging.writers import DirectMessageWriter, StagingMessageWriter
+from penstock.connectors.api.staging_sink import StagingSink
+from penstock.connectors.kafka.client import make_client
+from penstock.connectors.kafka.login import check_login
+from penstock.connectors.kafka.producing import RecordProducer
+from penstock.connectors.kafka.properties import (
+    BOOTSTRAP_SERVERS,
+    TRANSACTIONAL_ID,
+    client_properties,
+)
+from penstock.connectors.kafka.serialization import KafkaRecordSerializationSchema
+from penstock.connectors.kafka.staging import (
+    MAX_BYTES,
+    MAX_RECORD_BYTES,
+    KafkaCommitter,
+    KafkaCommitterSettings,
+)
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.types import RowTypeInfo, TypeInformation
+from penstock.engine.runtime.codecs.convert import field_values, to_rows
+from penstock.engine.runtime.elements import Batch, ColumnBatch, Int64s
+
+MAX_PREFIX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSinkSettings:
+    """The settings that the builder collected.
+
+    `only_shows_failures`: a record that cannot be delivered is printed instead of raising an error.
+    `flushes_on_checkpoint` False: records may be lost. `writes_timestamps`: whether records keep their timestamps.
+    """
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    serializer: KafkaRecordSerializationSchema | None = None
+    guarantee: DeliveryGuarantee = DeliveryGuarantee.NONE
+    transactional_id_prefix: str | None = None
+    only_shows_failures: bool = False
+    flushes_on_checkpoint: bool = True
+    writes_timestamps: bool = True
+    name: str = "KafkaSink"
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
+
+class KafkaSink(StagingSink):
+    """Writes records to Kafka. Build it with `KafkaSink.builder()`."""
+
+    accepts = Accepts.ROWS
+    is_converting = True
+
+    def __init__(self, settings: KafkaSinkSettings) -> None:
+        """Check the settings.
+
+        Raises ConfigurationError if one is missing or two contradict each other.
+        """
+        self._settings = _checked(settings)
+        serializer = settings.serializer
+        if serializer is not None and serializer.takes_columns:
+            self.accepts = Accepts.ANY
+
+    @staticmethod
+    def builder() -> KafkaSinkBuilder:
+        """Return a builder."""
+        return KafkaSinkBuilder()
+
+    def get_transformer(self) -> None:
+        """Return None: the sink itself selects topics."""
+        return
+
+    def validate(self) -> None:
+        """Check client, properties and login.
+
+        A cluster that the driver does not reach is no error: only the subtasks must reach it.
+
+        Raises:
+            ConfigurationError: confluent-kafka is missing or refuses the properties, or the brokers refuse user,
+                certificate or rights.
+        """
+        settings, more = self._settings, {}
+        if settings.is_exactly_once:
+            more["transactional__id"] = settings.transactional_id_prefix
+        where = f"{settings.name} on the driver"
+        make_client("Producer", settings.properties, where, **more)
+        check_login(settings.properties, where)
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self._settings.is_exactly_once
+
+    def staging_writer(self, context: WriterContext) -> SinkWriter:
+        return _KafkaStagingWriter(self._settings, context)
+
+    def direct_writer(self, context: WriterContext) -> SinkWriter:
+        return _KafkaDirectWriter(self._settings, context)
+
+    def committer(self) -> Committer:
+        return KafkaCommitter(
+            KafkaCommitterSettings(self._settings.properties, self._settings.name)
+        )
+
+
+class KafkaSinkBuilder(MessagingBuilder):
+    """Builds a KafkaSink.
+
+    Servers and serializer are required; EXACTLY_ONCE needs an id prefix too.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(KafkaSinkSettings())
+
+    def build(self) -> KafkaSink:
+        """Return the sink. Raises ConfigurationError if something required is missing."""
+        return KafkaSink(self._settings)
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
+        """Set the servers: `host:port`, separated by commas."""
+        return self.set_property(BOOTSTRAP_SERVERS, bootstrap_servers)
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+        """Set the guarantee; NONE (default) sends as AT_LEAST_ONCE does."""
+        return self._with_a(
+            DeliveryGuarantee, "set_delivery_guarantee", guarantee=delivery_guarantee
+        )
+
+    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
+        """Set the prefix of transactional ids and of the groups of the sink's markers.
+
+        Access rules of the cluster must allow both.
+        """
+        prefix = transactional_id_prefix
+        if not isinstance(prefix, str) or not 0 < len(prefix) <= MAX_PREFIX:
+            raise ConfigurationError(
+                f"set_transactional_id_prefix: expected a text of up to {MAX_PREFIX} characters, got {prefix!r}."
+            )
+        return self._with(transactional_id_prefix=prefix)
+
+    def set_record_serializer(
+        self, record_serializer: KafkaRecordSerializationSchema
+    ) -> KafkaSinkBuilder:
+        """Set what turns values into records."""
+        return self._with(serializer=record_serializer)
+
+    def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
+        """Set a property of Kafka's client.
+
+        transaction.timeout.ms (60,000 ms) limits how long the records of one checkpoint are
+        written.
+        """
+        key, value = checked_property(key, value, "set_property")
+        return self._with(properties={**self._settings.properties, key: value})
+
+
+class _RecordMaker:
+    """Makes Kafka's records from a stream's records. `kind`: their declared type."""
+
+    def __init__(self, settings: KafkaSinkSettings, kind: TypeInformation | None) -> None:
+        assert settings.serializer is not None, "the serializer was checked when the sink was made"
+        self._serializer = settings.serializer
+        self._writes_timestamps = settings.writes_timestamps
+        self._kind = kind
+
+    def records(self, batch: Batch) -> ProducedRecords:
+        stamps = batch.timestamps if self._writes_timestamps else None
+        if isinstance(batch, ColumnBatch):
+            made = self._of_columns(batch, stamps)
+            if made is not None:
+                return made
+            batch = to_rows(batch, self._kind)
+        return self._serializer.records(batch.values, stamps)
+
+    def _of_columns(self, batch: ColumnBatch, stamps: Int64s | None) -> ProducedRecords | None:
+        """The records, where that goes without making Rows."""
+        if not self._serializer.takes_columns or not isinstance(self._kind, RowTypeInfo):
+            return None
+        columns = field_values(batch, self._kind)
+        return self._serializer.records_of_columns(columns, len(batch), stamps)
+
+
+class _KafkaDirectWriter(DirectMessageWriter):
+    """Sends records as they come."""
+
+    def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
+        super().__init__()
+        where = f"{settings.name}, subtask {context.subtask} of {context.parallelism}"
+        self._maker = _RecordMaker(settings, context.input_type)
+        self._limit = _limit(settings)
+        self._flushes = settings.flushes_on_checkpoint
+        self._producer = RecordProducer(
+            settings.properties, where, only_shows_failures=settings.only_shows_failures
+        )
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self.write_converted(self.convert(batch), watermark_ms)
+
+    def convert(self, batch: Batch) -> ProducedRecords:
+        records = self._maker.records(batch)
+        checked_sizes(records, *self._limit)
+        return records
+
+    def write_converted(self, converted: ProducedRecords, watermark_ms: int) -> None:
+        self._producer.send(converted)
+        self.sent.bytes += converted.total_bytes()
+
+    def flush(self) -> None:
+        self._producer.flush()
+
+    def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
+        return super().prepare_checkpoint(checkpoint_id) if self._flushes else ()
+
+    def close(self) -> None:
+        """Drops the records that are not delivered: the job restarts from its last checkpoint and sends them again."""
+        self._producer.drop()
+
+
+class _KafkaStagingWriter(StagingMessageWriter):
+    """Stages records. The writer's name is unique, so that a committer can always tell which of its stagings are
+    written.
+    """
+
+    def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
+        super().__init__(StagedRecords(*_limit(settings)))
+        self._maker = _RecordMaker(settings, context.input_type)
+        self._name = f"{settings.transactional_id_prefix}-{context.subtask}-{uuid.uuid4().hex[:16]}"
+
+    def records(self, batch: Batch) -> ProducedRecords:
+        return self._maker.records(batch)
+
+    def committable(self, number: int, pieces: tuple[bytes, ...]) -> object:
+        return self._name, self._staged.first_topic, number, pieces
+
+    def close(self) -> None:
+        """Nothing to do: what is staged exists only in this process."""
+
+
+def _limit(settings: KafkaSinkSettings) -> tuple[int, str]:
+    """The most bytes of a record, and what to do about it."""
+    properties = client_properties(settings.properties, settings.name)
+    max_bytes = int_of(properties, MAX_BYTES, MAX_RECORD_BYTES)
+    return max_bytes, (
+        f"Kafka's client sends at most {max_bytes}. Set the property {MAX_BYTES!r} higher, here "
+        "and at the brokers, or make the records smaller"
+    )
+
+
+def _checked(settings: KafkaSinkSettings) -> KafkaSinkSettings:
+    """The settings, if they are complete. Raises: ConfigurationError."""
+    name = settings.name
+    if not settings.properties.get(BOOTSTRAP_SERVERS):
+        raise ConfigurationError(
+            f"{name}: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
+        )
+    if not isinstance(settings.serializer, KafkaRecordSerializationSchema):
+        raise ConfigurationError(
+            f"{name}: a record serializer is required, got {settings.serializer!r}: call "
+            "set_record_serializer(KafkaRecordSerializationSchema.builder()...build())."
+        )
+    if settings.is_exactly_once and settings.transactional_id_prefix is None:
+        raise ConfigurationError(
+            f"{name}: EXACTLY_ONCE needs a prefix of transactional ids, a different one for each "
+            "sink that writes to the same cluster: call set_transactional_id_prefix('...')."
+        )
+    if TRANSACTIONAL_ID in settings.properties:
+        raise ConfigurationError(
+            f"{name}: the sink sets {TRANSACTIONAL_ID!r} itself. Call "
+            "set_transactional_id_prefix('...') instead."
+        )
+    return settings

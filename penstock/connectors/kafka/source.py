@@ -1,0 +1,280 @@
+"""KafkaSource: reads records of topics between offsets, each exactly once. Needs confluent-kafka (`penstock[kafka]`).
+
+Reading positions are kept in checkpoints. Offsets are also committed to the group, where other tools can see them and
+another job may begin. Source: pyflink.datastream.connectors.kafka, Flink's KafkaSource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from penstock.common.serialization import DeserializationSchema
+from penstock.connectors.api.base import ReaderContext, SourceReader
+from penstock.connectors.api.messaging.builder import (
+    MessageSourceBuilder,
+    checked_topic_pattern,
+    checked_topics,
+)
+from penstock.connectors.api.messaging.enumerator import ReadingPlan
+from penstock.connectors.api.messaging.properties import (
+    checked_properties,
+    checked_property,
+    flag_of,
+    int_of,
+)
+from penstock.connectors.api.messaging.source import MessageSource
+from penstock.connectors.kafka.client import KafkaCluster
+from penstock.connectors.kafka.enumerator import KafkaEnumerator, KafkaSubscription
+from penstock.connectors.kafka.login import check_login
+from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer
+from penstock.connectors.kafka.properties import (
+    BOOTSTRAP_SERVERS,
+    CLIENT_ID_PREFIX,
+    COMMIT_ON_CHECKPOINT,
+    DISCOVERY_INTERVAL_MS,
+    GROUP_ID,
+)
+from penstock.connectors.kafka.reader import KafkaReader, KafkaReaderSettings
+from penstock.connectors.kafka.record_schema import KafkaRecordDeserializationSchema
+from penstock.connectors.kafka.records import KafkaSchema
+from penstock.connectors.kafka.splits import KafkaTopicPartition
+from penstock.engine.model.errors import ConfigurationError
+
+DISCOVERY_INTERVAL_DEFAULT_MS: Final = 5 * 60 * 1000
+SETTERS: Final = "set_topics, set_topic_pattern and set_partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSourceSettings:
+    """The settings that the builder collected. `stopping` None: the source never stops."""
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    subscription: KafkaSubscription | None = None
+    starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
+    stopping: KafkaOffsetsInitializer | None = None
+    is_bounded: bool = False
+    schema: KafkaSchema | None = None
+    name: str = "KafkaSource"
+    deleted_topics: frozenset[str] = frozenset()
+
+
+class KafkaSource(MessageSource):
+    """Reads records from Kafka. Build it with `KafkaSource.builder()`."""
+
+    enumerator = KafkaEnumerator
+    advertised = "advertised.listeners"
+    _settings: KafkaSourceSettings
+
+    def __init__(self, settings: KafkaSourceSettings) -> None:
+        """Check the settings.
+
+        Raises ConfigurationError if one is missing or two contradict each other.
+        """
+        self._settings = _checked(settings)
+
+    @staticmethod
+    def builder() -> KafkaSourceBuilder:
+        """Return a builder."""
+        return KafkaSourceBuilder()
+
+    def validate(self) -> None:
+        """Log in and look up the topics.
+
+        Raises ConfigurationError: the brokers refuse user, certificate or rights, a topic does not exist, or the cluster
+        does not answer.
+        """
+        check_login(self._settings.properties, f"{self._settings.name} on the driver")
+        super().validate()
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        settings = self._settings
+        reader = KafkaReaderSettings(
+            settings.properties,
+            self._schema,
+            settings.starting.auto_offset_reset,
+            settings.stopping is not None,
+            settings.deleted_topics,
+        )
+        return KafkaReader(context, reader)
+
+    def _connect(self) -> KafkaCluster:
+        return KafkaCluster(self._settings.properties, f"{self._settings.name} on the driver")
+
+    def _plan(self) -> ReadingPlan[KafkaOffsetsInitializer, KafkaOffsetsInitializer]:
+        settings = self._settings
+        interval_ms = int_of(
+            settings.properties, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS
+        )
+        subscription = self._subscription
+        assert isinstance(subscription, KafkaSubscription), "the builder makes no other"
+        return ReadingPlan(
+            replace(subscription, deleted=settings.deleted_topics),
+            settings.starting,
+            settings.stopping,
+            settings.is_bounded,
+            0 if settings.is_bounded else interval_ms,
+        )
+
+
+class KafkaSourceBuilder(MessageSourceBuilder):
+    """Builds a KafkaSource. Servers, topics or partitions, and a deserializer are required.
+
+    Without starting offsets it reads from the first record.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(KafkaSourceSettings())
+
+    def build(self) -> KafkaSource:
+        """Return the source. Raises ConfigurationError if something required is missing."""
+        return KafkaSource(self._settings)
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
+        """Set the servers: `host:port`, separated by commas."""
+        return self.set_property(BOOTSTRAP_SERVERS, bootstrap_servers)
+
+    def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
+        """Set the group for which offsets are committed at checkpoints. Readers do not join it."""
+        return self.set_property(GROUP_ID, group_id)
+
+    def set_topics(self, *topics: str) -> KafkaSourceBuilder:
+        """Read these topics."""
+        names = tuple(dict.fromkeys(checked_topics(topics)))
+        return self._subscribe("set_topics", KafkaSubscription(topics=names), SETTERS)
+
+    def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
+        """Read the topics whose whole name matches a regular expression.
+
+        Topics that appear later are found every partition.discovery.interval.ms.
+        """
+        wanted = KafkaSubscription(pattern=checked_topic_pattern(topic_pattern))
+        return self._subscribe("set_topic_pattern", wanted, SETTERS)
+
+    def set_deleted_topics(self, *topics: str) -> KafkaSourceBuilder:
+        """Name topics that were deleted on purpose. Not in PyFlink.
+
+        A job that is restored after that fails otherwise, because their offsets are in its state. Topics that the
+        cluster still has are read, named or not. One that is made again later is read from its first record.
+        """
+        return self._with(deleted_topics=frozenset(checked_topics(topics)))
+
+    def set_partitions(self, partitions: AbstractSet[KafkaTopicPartition]) -> KafkaSourceBuilder:
+        """Read these partitions."""
+        found = frozenset(partitions)
+        if not found or not all(isinstance(one, KafkaTopicPartition) for one in found):
+            raise ConfigurationError(
+                f"set_partitions: expected a set of KafkaTopicPartition, got {partitions!r}."
+            )
+        return self._subscribe("set_partitions", KafkaSubscription(partitions=found), SETTERS)
+
+    def set_starting_offsets(
+        self, starting_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        """Set where reading starts."""
+        rule = _checked_rule("set_starting_offsets", starting_offsets_initializer)
+        return self._with(starting=rule)
+
+    def set_unbounded(
+        self, stopping_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        """Read each partition up to these offsets. The job does not end: partitions may appear."""
+        rule = _checked_rule("set_unbounded", stopping_offsets_initializer)
+        return self._with(stopping=rule, is_bounded=False)
+
+    def set_bounded(
+        self, stopping_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        """Read each partition up to these offsets, then end."""
+        rule = _checked_rule("set_bounded", stopping_offsets_initializer)
+        return self._with(stopping=rule, is_bounded=True)
+
+    def set_value_only_deserializer(
+        self, deserialization_schema: DeserializationSchema
+    ) -> KafkaSourceBuilder:
+        """Set what turns a record's value into a value of the stream."""
+        return self._with(schema=deserialization_schema)
+
+    def set_deserializer(
+        self, deserialization_schema: KafkaRecordDeserializationSchema
+    ) -> KafkaSourceBuilder:
+        """Set what turns a whole record, with key, headers and place, into a value of the stream. Not in PyFlink.
+
+        Raises TypeError: it is no KafkaRecordDeserializationSchema.
+        """
+        if not isinstance(deserialization_schema, KafkaRecordDeserializationSchema):
+            raise TypeError(
+                "set_deserializer: expected a KafkaRecordDeserializationSchema, got "
+                f"{deserialization_schema!r}. For values alone call set_value_only_deserializer."
+            )
+        return self._with(schema=deserialization_schema)
+
+    def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
+        """Set the prefix of the clients' ids."""
+        return self.set_property(CLIENT_ID_PREFIX, prefix)
+
+    def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
+        """Set a property of Kafka's client, or one of Flink's.
+
+        Flink's are partition.discovery.interval.ms (300,000 ms; below 1: never) and
+        commit.offsets.on.checkpoint (true).
+        """
+        key, value = checked_property(key, value, "set_property")
+        return self._with(properties={**self._settings.properties, key: value})
+
+    def set_properties(self, props: dict[str, Any]) -> KafkaSourceBuilder:
+        """Set several properties, as `set_property` does."""
+        found = checked_properties(props, "set_properties")
+        return self._with(properties={**self._settings.properties, **found})
+
+
+def _checked(settings: KafkaSourceSettings) -> KafkaSourceSettings:
+    """The settings, if they are complete; the checks of Flink's builder. Raises: ConfigurationError."""
+    name, properties = settings.name, settings.properties
+    if not properties.get(BOOTSTRAP_SERVERS):
+        raise ConfigurationError(
+            f"{name}: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
+        )
+    if settings.subscription is None:
+        raise ConfigurationError(f"{name}: there is nothing to read. Call one of {SETTERS}.")
+    if not isinstance(settings.schema, KafkaSchema):
+        raise ConfigurationError(
+            f"{name}: a deserializer is required, got {settings.schema!r}: call "
+            "set_value_only_deserializer(SimpleStringSchema()), or with another DeserializationSchema."
+        )
+    needs = partial(_require_group, name, properties)
+    _check_group(settings, needs)
+    int_of(properties, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS)
+    return settings
+
+
+def _check_group(settings: KafkaSourceSettings, needs_group: Callable[[str], None]) -> None:
+    properties = settings.properties
+    if settings.starting.needs_group:
+        needs_group("committed offsets as starting offsets")
+    if settings.stopping is not None and settings.stopping.needs_group:
+        needs_group("committed offsets as stopping offsets")
+    if COMMIT_ON_CHECKPOINT in properties and flag_of(
+        properties, COMMIT_ON_CHECKPOINT, default=True
+    ):
+        needs_group(f"{COMMIT_ON_CHECKPOINT}=true")
+    if flag_of(properties, "enable.auto.commit", default=False):
+        needs_group("enable.auto.commit=true")
+
+
+def _require_group(name: str, properties: Mapping[str, str], what: str) -> None:
+    if not properties.get(GROUP_ID):
+        raise ConfigurationError(
+            f"{name}: the property {GROUP_ID!r} is required for {what}: call set_group_id('...')."
+        )
+
+
+def _checked_rule(setter: str, rule: object) -> KafkaOffsetsInitializer:
+    if not isinstance(rule, KafkaOffsetsInitializer):
+        raise ConfigurationError(
+            f"{setter}: expected a KafkaOffsetsInitializer such as KafkaOffsetsInitializer.latest(), got {rule!r}."
+        )
+    return rule

@@ -1,0 +1,9 @@
+"""Tables of Delta Lake and Iceberg: sinks that write exactly once, sources that read a snapshot or follow new ones."""
+
+from penstock.connectors.lakehouse.delta import DeltaSink
+from penstock.connectors.lakehouse.delta_source import DeltaSource
+from penstock.connectors.lakehouse.iceberg import IcebergSink
+from penstock.connectors.lakehouse.iceberg_scan import StreamingStartingStrategy
+from penstock.connectors.lakehouse.iceberg_source import IcebergSource
+
+__all__ = ["DeltaSink", "DeltaSource", "IcebergSink", "IcebergSource", "StreamingStartingStrategy"]

@@ -1,0 +1,373 @@
+"""DeltaSource: reads a snapshot of a Delta table, or goes on with the rows that later versions add. Needs `deltalake` (`penstock[delta]`).
+
+The driver reads the table's log, and each file is a split, which Arrow reads. Bounded, exactly once.
+Source: Delta protocol; Flink's DeltaSource (bounded and continuous mode, startingVersion, ignoreDeletes, ignoreChanges).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.common.time import Duration
+from penstock.common.typeinfo import TypeInformation
+from penstock.connectors.api.base import (
+    Batch,
+    ColumnBatch,
+    EnumeratorContext,
+    PolledSplitReader,
+    ReaderContext,
+    RefusedForGood,
+)
+from penstock.connectors.lakehouse.delta_tables import (
+    check_readable,
+    import_deltalake,
+    opened,
+    schema_of_table,
+)
+from penstock.connectors.lakehouse.schemas import row_type_of
+from penstock.connectors.lakehouse.table_source import TableEnumerator, TableSource
+from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.engine.model.time import millis_of
+from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to
+from penstock.formats.file_access import Address, arrow_input, is_remote, open_input, shown
+from penstock.formats.file_listing import local_path
+
+# ---------------------------------------------------------------------- delta partitions
+# Values of partition columns of Delta tables, from the texts that stand for them in the log. Does
+# not know files.
+#
+# Source: the Delta protocol, "Partition Value Serialization".
+
+
+_CODES: Final = re.compile(r"(?:\\u[0-9A-Fa-f]{4})+")
+_CODE_CHARS: Final = 6
+
+
+def partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """Return the value of a column of this type. An empty text stands for null, whatever the type is."""
+    if not text:
+        return pa.scalar(None, kind)
+    if pa.types.is_timestamp(kind):
+        return pa.scalar(_moment(text, has_zone=kind.tz is not None), kind)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return pa.scalar(_bytes(text), kind)
+    return pa.scalar(text, pa.string()).cast(kind)
+
+
+def _moment(text: str, *, has_zone: bool) -> dt.datetime:
+    """Writers tell instants with a zone, or in UTC without one."""
+    found = dt.datetime.fromisoformat(text)
+    utc = found.replace(tzinfo=dt.UTC) if found.tzinfo is None else found.astimezone(dt.UTC)
+    return utc if has_zone else utc.replace(tzinfo=None)
+
+
+def _bytes(text: str) -> bytes:
+    r"""One character is one byte. Some writers give its code instead, `\u00FF`."""
+    if _CODES.fullmatch(text):
+        places = range(0, len(text), _CODE_CHARS)
+        return bytes(int(text[place + 4 : place + _CODE_CHARS], 16) for place in places)
+    return text.encode("latin-1", "replace")
+
+
+# ---------------------------------------------------------------------- delta source
+
+
+_LOG: Final = logging.getLogger(__name__)
+_BATCH_ROWS: Final = 65_536
+_EVERY: Final = Duration.of_seconds(10)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """`starting`: the first version whose changes are read; None: the snapshot first. `every_ms`: None: bounded."""
+
+    path: str
+    columns: tuple[str, ...] = ()
+    version: int | None = None
+    starting: int | None = None
+    every_ms: int | None = None
+    ignores_deletes: bool = False
+    ignores_changes: bool = False
+    storage: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSplit:
+    """A file of the table. `path`: below the table's folder, or absolute. `version`: of the table that has it."""
+
+    version: int
+    path: str
+    partition: tuple[tuple[str, str | None], ...] = ()
+
+
+class DeltaSource(TableSource[_Settings]):
+    """Reads a Delta table as columns, a snapshot of it or also what is added later. Not in PyFlink.
+
+    Build it: `DeltaSource.for_bounded_row_data("/data/orders").build()`. Its type is the table's.
+    """
+
+    @staticmethod
+    def for_bounded_row_data(table_path: str) -> DeltaSource.Builder:
+        """Return a builder of a source that reads one version of the table, the last one by default, and ends.
+
+        `table_path`: a path that every machine of the job has, or an address: s3://bucket/table, as for FileSource.
+        """
+        return DeltaSource.Builder(_Settings(local_path(str(table_path))))
+
+    @staticmethod
+    def for_continuous_row_data(table_path: str) -> DeltaSource.Builder:
+        """Return a builder of a source that reads the table as it is, and then the rows of each new version, without end."""
+        path, every_ms = local_path(str(table_path)), _EVERY.to_millis()
+        return DeltaSource.Builder(_Settings(path, every_ms=every_ms))
+
+    class Builder:
+        """Builds a DeltaSource; the setters return the builder."""
+
+        def __init__(self, settings: _Settings) -> None:
+            self._settings = settings
+
+        def with_columns(self, *columns: str) -> DeltaSource.Builder:
+            """Set the columns to read, in this order; by default all."""
+            return self._set(columns=tuple(columns))
+
+        def version_as_of(self, version: int) -> DeltaSource.Builder:
+            """Set the version that a bounded source reads."""
+            return self._set(version=_version("version_as_of", version))
+
+        def starting_version(self, version: int) -> DeltaSource.Builder:
+            """Have a continuous source read the changes of this version and later ones, without a snapshot."""
+            return self._set(starting=_version("starting_version", version))
+
+        def update_check_interval(self, interval: Duration) -> DeltaSource.Builder:
+            """Set how often a continuous source looks for new versions; 10 s by default."""
+            every_ms = millis_of(interval)
+            if every_ms < 1:
+                raise ConfigurationError(
+                    f"update_check_interval: expected 1 ms or more, got {every_ms} ms."
+                )
+            return self._set(every_ms=every_ms)
+
+        def ignore_deletes(self, *, ignores: bool = True) -> DeltaSource.Builder:
+            """Go on behind versions that only remove files. By default they end the job: records cannot be taken back."""
+            return self._set(ignores_deletes=ignores)
+
+        def ignore_changes(self, *, ignores: bool = True) -> DeltaSource.Builder:
+            """Go on behind versions that rewrite files (UPDATE, MERGE). Rows that they only copy come again."""
+            return self._set(ignores_changes=ignores, ignores_deletes=ignores)
+
+        def with_storage_options(self, options: dict[str, str]) -> DeltaSource.Builder:
+            """Set options that `deltalake` takes for the store of the table's log. See DeltaSink."""
+            return self._set(storage=dict(options))
+
+        def build(self) -> DeltaSource:
+            """Return the source. Raises ConfigurationError: there is no such table, or its files alone do not tell its rows."""
+            settings = self._settings
+            if settings.every_ms is None and settings.starting is not None:
+                raise ConfigurationError(
+                    "starting_version is for continuous sources. Use version_as_of, or "
+                    "for_continuous_row_data."
+                )
+            if settings.every_ms is not None and settings.version is not None:
+                raise ConfigurationError(
+                    "version_as_of is for bounded sources. Use starting_version, or "
+                    "for_bounded_row_data."
+                )
+            return DeltaSource(settings, _type_of_rows(settings))
+
+        def _set(self, **changes: Any) -> DeltaSource.Builder:
+            self._settings = replace(self._settings, **changes)
+            return self
+
+    def create_enumerator(self, context: EnumeratorContext) -> _Enumerator:
+        return _Enumerator(context, self._settings)
+
+    def create_reader(self, context: ReaderContext) -> PolledSplitReader:
+        return _Reader(context, self._settings.path, self._type)
+
+
+def _version(setter: str, version: int) -> int:
+    if version < 0:
+        raise ConfigurationError(
+            f"{setter}: expected a version of the table, 0 or more, got {version}."
+        )
+    return version
+
+
+def _type_of_rows(settings: _Settings) -> TypeInformation:
+    table = _table(settings)
+    check_readable(table, settings.path)
+    schema = schema_of_table(table)
+    if unknown := [one for one in settings.columns if one not in schema.names]:
+        raise ConfigurationError(
+            f"with_columns: the table {shown(settings.path)!r} has no column {unknown[0]!r}. "
+            f"It has {schema.names}."
+        )
+    names = settings.columns or schema.names
+    return row_type_of(pa.schema([schema.field(name) for name in names]), "DeltaSource")
+
+
+def _table(settings: _Settings) -> Any:
+    """Raises ConfigurationError."""
+    import_deltalake("DeltaSource")
+    try:
+        found = opened(settings.path, settings.storage, version=settings.version)
+    except ExternalError as error:
+        raise ConfigurationError(str(error)) from error
+    if found is None:
+        raise ConfigurationError(
+            f"DeltaSource: there is no Delta table at {shown(settings.path)!r}. Check the path."
+        )
+    return found
+
+
+class _Enumerator(TableEnumerator[_Settings]):
+    """Hands out the files of a snapshot, and of each version after it."""
+
+    def __init__(self, context: EnumeratorContext, settings: _Settings) -> None:
+        super().__init__(context, settings)
+        self._version = -1
+        self._is_restored = False
+
+    def restore(self, state: Any) -> None:
+        """Go on with the splits that were not handed out, and behind the version of the checkpoint."""
+        self._version = state["version"]
+        self._is_restored = True
+        self.add(state["splits"])
+
+    def snapshot_state(self) -> Any:
+        return {"splits": super().snapshot_state(), "version": self._version}
+
+    def start(self) -> None:
+        settings = self._settings
+        if not self._is_restored and settings.starting is not None:
+            self._version = settings.starting - 1
+        elif not self._is_restored:
+            table = _table(settings)
+            check_readable(table, settings.path)
+            self._version = table.version()
+            self.add(_snapshot(table))
+        if settings.every_ms is not None:
+            self._context.call_periodically(settings.every_ms, self._follow)
+
+    def _follow(self) -> None:
+        try:
+            table = opened(self._settings.path, self._settings.storage)
+        except ExternalError as error:
+            _LOG.warning("enumerator=delta discovery=FAILED cause=%s", error)
+            return
+        if table is None:
+            _LOG.warning("enumerator=delta discovery=FAILED cause=the table is gone")
+            return
+        for version in range(self._version + 1, table.version() + 1):
+            self.add(self._added(version))
+            self._version = version
+
+    def _added(self, version: int) -> list[DeltaSplit]:
+        """The files with new rows of a version. Raises RefusedForGood: it takes rows back, or the log has it no more."""
+        settings, added, removed = self._settings, list[DeltaSplit](), 0
+        for action in _actions(settings.path, version):
+            if "protocol" in action:
+                check_readable(_table(settings), settings.path)
+            if (file := action.get("add")) is not None and file.get("dataChange", True):
+                if file.get("deletionVector") is not None:
+                    removed += 1
+                values = tuple(sorted((file.get("partitionValues") or {}).items()))
+                added.append(DeltaSplit(version, unquote(file["path"]), values))
+            if (file := action.get("remove")) is not None and file.get("dataChange", True):
+                removed += 1
+        is_allowed = settings.ignores_changes if added else settings.ignores_deletes
+        if removed and not is_allowed:
+            what, call = ("changes", "ignore_changes") if added else ("deletes", "ignore_deletes")
+            raise RefusedForGood(
+                f"version {version} of the Delta table {shown(settings.path)!r} {what} rows that "
+                f"were read, and a stream cannot take records back. To go on, set {call}() on the "
+                "source; or begin anew without a savepoint."
+            )
+        return added
+
+
+def _snapshot(table: Any) -> list[DeltaSplit]:
+    version, files = table.version(), pa.table(table.get_add_actions(flatten=False))
+    columns = list(table.metadata().partition_columns)
+    splits = []
+    for one in files.select([
+        n for n in files.column_names if n in {"path", "partition"}
+    ]).to_pylist():
+        raw = one.get("partition") or {}
+        values = tuple((name, _raw_text(raw.get(name))) for name in columns)
+        splits.append(DeltaSplit(version, unquote(one["path"]), values))
+    return splits
+
+
+def _raw_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _actions(path: str, version: int) -> Iterable[dict[str, Any]]:
+    """The lines of a version in the log. Raises RefusedForGood: it was cleaned up."""
+    place = _inside(path, f"_delta_log/{version:020d}.json")
+    try:
+        with open_input(place) as file:
+            lines = file.read().splitlines()
+    except FileNotFoundError as error:
+        raise RefusedForGood(
+            f"version {version} of the Delta table {shown(path)!r} is no longer in its log, so "
+            "what it added cannot be read. Begin anew without a savepoint, and keep the log for "
+            "longer (delta.logRetentionDuration)."
+        ) from error
+    return [json.loads(line) for line in lines if line.strip()]
+
+
+def _inside(folder: str, path: str) -> str:
+    """A path below the table's folder. Absolute paths stay (shallow clones)."""
+    if "://" in path or path.startswith("/"):
+        return path.removeprefix("file://")
+    if not is_remote(folder):
+        return f"{folder.rstrip('/')}/{path}"
+    address = Address.of(folder)
+    return str(address.at(f"{address.path}/{path}"))
+
+
+class _Reader(PolledSplitReader):
+    """Reads the files with Arrow; a column that a file does not have is null, as it was added later."""
+
+    def __init__(self, context: ReaderContext, path: str, row_type: Any) -> None:
+        super().__init__(context)
+        self._path = path
+        self._schema = arrow_schema(row_type)
+
+    def split_id(self, split: DeltaSplit) -> str:
+        return f"{split.version}:{split.path}"
+
+    def read(self, split: DeltaSplit) -> Iterator[Batch]:
+        values = dict(split.partition)
+        with (
+            arrow_input(_inside(self._path, split.path)) as source,
+            pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file,
+        ):
+            there = set(file.schema_arrow.names)
+            columns = [n for n in self._schema.names if n in there and n not in values]
+            for data in file.iter_batches(_BATCH_ROWS, columns=columns):
+                arrays = [self._column(data, one, values) for one in self._schema]
+                yield ColumnBatch(pa.RecordBatch.from_arrays(arrays, schema=self._schema), None)
+
+    def _column(self, data: pa.RecordBatch, one: pa.Field, values: dict[str, str | None]) -> Any:
+        if one.name in values:
+            return pa.repeat(partition_value(values[one.name], one.type), data.num_rows)
+        if one.name in data.schema.names:
+            return cast_to(data.column(one.name), one.type)
+        return pa.nulls(data.num_rows, one.type)

@@ -1,0 +1,403 @@
+"""IcebergSource: reads a snapshot of an Iceberg table, or goes on with the rows that later snapshots append. Needs `pyiceberg`
+(`penstock[iceberg]`).
+
+The driver plans, and each data file is a split. Bounded or following, exactly once.
+Source: Iceberg's IcebergSource for Flink (FLIP-27); differs: a file is one split, and following begins with a scan of the table.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from penstock.common.time import Duration
+from penstock.common.typeinfo import TypeInformation
+from penstock.connectors.api.base import (
+    Batch,
+    ColumnBatch,
+    EnumeratorContext,
+    PolledSplitReader,
+    ReaderContext,
+    RefusedForGood,
+)
+from penstock.connectors.lakehouse.iceberg_scan import (
+    FileRows,
+    IcebergSplit,
+    StreamingStartingStrategy,
+    appended_files,
+    newer_than,
+    snapshot_files,
+    start_of,
+)
+from penstock.connectors.lakehouse.iceberg_tables import (
+    TableName,
+    arrow_schema_of,
+    cause_of,
+    import_pyiceberg,
+    opened,
+)
+from penstock.connectors.lakehouse.schemas import row_type_of
+from penstock.connectors.lakehouse.table_source import TableEnumerator, TableSource
+from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.engine.model.time import millis_of
+from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+_LOG: Final = logging.getLogger(__name__)
+_BATCH_ROWS: Final = 65_536
+_EVERY: Final = Duration.of_seconds(10)
+_ALL: Final = StreamingStartingStrategy.TABLE_SCAN_THEN_INCREMENTAL
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """`ref`: a branch or tag. `start_value`: of the strategies that need one. `every_ms`: None: bounded."""
+
+    name: TableName
+    columns: tuple[str, ...] = ()
+    row_filter: Any = None
+    snapshot_id: int | None = None
+    as_of_ms: int | None = None
+    branch: str | None = None
+    tag: str | None = None
+    strategy: StreamingStartingStrategy = _ALL
+    start_value: int | None = None
+    every_ms: int | None = None
+    refuses_changes: bool = False
+
+    @property
+    def ref(self) -> str | None:
+        return self.branch or self.tag
+
+    @property
+    def filter(self) -> Any:
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.expressions.parser import parse
+
+        if self.row_filter is None:
+            return AlwaysTrue()
+        return parse(self.row_filter) if isinstance(self.row_filter, str) else self.row_filter
+
+
+class IcebergSource(TableSource[_Settings]):
+    """Reads an Iceberg table as columns, a snapshot of it or also what is appended later. Not in PyFlink.
+
+    Build it: `IcebergSource.for_bounded_row_data("shop.orders").with_catalog("main", {...}).build()`. Its type is the table's.
+    """
+
+    def __init__(self, settings: _Settings, row_type: TypeInformation, projected: str) -> None:
+        """`projected`: the Iceberg schema of the columns, as JSON."""
+        super().__init__(settings, row_type)
+        self._projected = projected
+
+    @staticmethod
+    def for_bounded_row_data(table: str) -> IcebergSource.Builder:
+        """Return a builder of a source that reads one snapshot, the last one by default, and ends. `table`: "shop.orders"."""
+        return IcebergSource.Builder(_Settings(TableName(table)))
+
+    @staticmethod
+    def for_continuous_row_data(table: str) -> IcebergSource.Builder:
+        """Return a builder of a source that reads the table as it is, and then the rows of each snapshot that appends, without end."""
+        return IcebergSource.Builder(_Settings(TableName(table), every_ms=_EVERY.to_millis()))
+
+    class Builder:
+        """Builds an IcebergSource; the setters return the builder."""
+
+        def __init__(self, settings: _Settings) -> None:
+            self._settings = settings
+
+        def with_catalog(
+            self, name: str, properties: Mapping[str, str] | None = None
+        ) -> IcebergSource.Builder:
+            """Set the catalog; by default "default", as pyiceberg is configured on the driver. See IcebergSink."""
+            table = self._settings.name.identifier
+            return self._set(name=TableName(table, name, dict(properties or {})))
+
+        def with_columns(self, *columns: str) -> IcebergSource.Builder:
+            """Set the columns to read, in this order; by default all."""
+            return self._set(columns=columns)
+
+        def with_filter(self, row_filter: Any) -> IcebergSource.Builder:
+            """Set which rows to read: text such as "id > 5 and name = 'x'", or an expression of pyiceberg.
+
+            Files whose partitions or bounds show that they have no such row are not read.
+            """
+            return self._set(row_filter=row_filter)
+
+        def use_snapshot_id(self, snapshot_id: int) -> IcebergSource.Builder:
+            """Set the snapshot that a bounded source reads."""
+            return self._set(snapshot_id=snapshot_id)
+
+        def as_of_timestamp(self, timestamp_ms: int) -> IcebergSource.Builder:
+            """Have a bounded source read the table as it was at a time, in epoch ms."""
+            return self._set(as_of_ms=timestamp_ms)
+
+        def branch(self, branch: str) -> IcebergSource.Builder:
+            """Set the branch; main by default."""
+            return self._set(branch=branch)
+
+        def tag(self, tag: str) -> IcebergSource.Builder:
+            """Have a bounded source read the snapshot with this tag."""
+            return self._set(tag=tag)
+
+        def streaming_starting_strategy(
+            self, strategy: StreamingStartingStrategy
+        ) -> IcebergSource.Builder:
+            """Set where a source that follows begins; TABLE_SCAN_THEN_INCREMENTAL by default."""
+            return self._set(strategy=strategy)
+
+        def start_snapshot_id(self, snapshot_id: int) -> IcebergSource.Builder:
+            """Begin with what this snapshot appended. Sets INCREMENTAL_FROM_SNAPSHOT_ID."""
+            strategy = StreamingStartingStrategy.INCREMENTAL_FROM_SNAPSHOT_ID
+            return self._set(strategy=strategy, start_value=snapshot_id)
+
+        def start_snapshot_timestamp(self, timestamp_ms: int) -> IcebergSource.Builder:
+            """Begin with the first snapshot at or behind this time, in epoch ms. Sets INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP."""
+            strategy = StreamingStartingStrategy.INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP
+            return self._set(strategy=strategy, start_value=timestamp_ms)
+
+        def monitor_interval(self, interval: Duration) -> IcebergSource.Builder:
+            """Set how often a source that follows looks for new snapshots; 10 s by default."""
+            every_ms = millis_of(interval)
+            if every_ms < 1:
+                raise ConfigurationError(
+                    f"monitor_interval: expected 1 ms or more, got {every_ms} ms."
+                )
+            return self._set(every_ms=every_ms)
+
+        def refuse_changes(self, *, refuses: bool = True) -> IcebergSource.Builder:
+            """End the job at snapshots that overwrite or delete rows. By default they are skipped and logged, as Flink skips them."""
+            return self._set(refuses_changes=refuses)
+
+        def build(self) -> IcebergSource:
+            """Return the source. Raises ConfigurationError: there is no such table, snapshot or column."""
+            import_pyiceberg("IcebergSource")
+            settings = replace(self._settings, name=self._settings.name.configured)
+            _check(settings)
+            table = _table(settings)
+            schema = _projection(table, settings)
+            columns = arrow_schema_of(schema)
+            names = settings.columns or columns.names
+            columns = pa.schema([columns.field(name) for name in names])
+            row_type = row_type_of(columns, "IcebergSource")
+            return IcebergSource(settings, row_type, schema.model_dump_json())
+
+        def _set(self, **changes: Any) -> IcebergSource.Builder:
+            self._settings = replace(self._settings, **changes)
+            return self
+
+    def create_enumerator(self, context: EnumeratorContext) -> _Enumerator:
+        return _Enumerator(context, self._settings)
+
+    def create_reader(self, context: ReaderContext) -> PolledSplitReader:
+        return _Reader(context, self._settings, self._type, self._projected)
+
+
+def _check(settings: _Settings) -> None:
+    """Raises ConfigurationError: settings that exclude each other."""
+    exact = {
+        "use_snapshot_id": settings.snapshot_id,
+        "as_of_timestamp": settings.as_of_ms,
+        "branch": settings.branch,
+        "tag": settings.tag,
+    }
+    called = [name for name, value in exact.items() if value is not None]
+    if len(called) > 1:
+        raise ConfigurationError(
+            f"IcebergSource: {' and '.join(called)} each say what to read. Call one of them."
+        )
+    if settings.every_ms is None and settings.strategy is not _ALL:
+        raise ConfigurationError(
+            f"IcebergSource: {settings.strategy.name} is for sources that follow a table. Use "
+            "use_snapshot_id or as_of_timestamp, or for_continuous_row_data."
+        )
+    if settings.every_ms is not None and called and called != ["branch"]:
+        raise ConfigurationError(
+            f"IcebergSource: {called[0]} is for bounded sources. Use start_snapshot_id or "
+            "start_snapshot_timestamp, or for_bounded_row_data."
+        )
+    by_value = {
+        StreamingStartingStrategy.INCREMENTAL_FROM_SNAPSHOT_ID: "start_snapshot_id",
+        StreamingStartingStrategy.INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP: "start_snapshot_timestamp",
+    }
+    if settings.strategy in by_value and settings.start_value is None:
+        raise ConfigurationError(
+            f"IcebergSource: {settings.strategy.name} needs {by_value[settings.strategy]}(...)."
+        )
+
+
+def _table(settings: _Settings) -> Table:
+    """Raises ConfigurationError."""
+    try:
+        found = opened(settings.name)
+    except ExternalError as error:
+        raise ConfigurationError(str(error)) from error
+    if found is None:
+        raise ConfigurationError(
+            f"IcebergSource: there is no table {settings.name}. Check its name and the catalog."
+        )
+    return found
+
+
+def _projection(table: Table, settings: _Settings) -> Schema:
+    """The columns to read. Raises ConfigurationError: there is no such snapshot, column, or filter."""
+    from pyiceberg.expressions import visitors
+
+    snapshot_id = _snapshot_of(table, settings)
+    if settings.every_ms is not None and settings.strategy is not _ALL:
+        start_of(table, settings.ref, settings.strategy, settings.start_value)
+    # The columns of then where a program wants the table as it was, else those of now.
+    is_former = any(
+        one is not None for one in (settings.snapshot_id, settings.as_of_ms, settings.tag)
+    )
+    scan = table.scan(snapshot_id=snapshot_id if is_former else None)
+    names = [one.name for one in scan.projection().fields]
+    if unknown := [one for one in settings.columns if one not in names]:
+        raise ConfigurationError(
+            f"with_columns: the table {settings.name} has no column {unknown[0]!r}. It has {names}."
+        )
+    try:
+        visitors.bind(table.schema(), settings.filter, case_sensitive=True)
+    except Exception as error:  # Its parser has errors of its own.
+        raise ConfigurationError(
+            f"with_filter: the table {settings.name} cannot be filtered by "
+            f"{settings.row_filter!s}: {cause_of(error)}. Expected text such as "
+            f"\"id > 5 and name = 'x'\" with columns of "
+            f"the table: {names}."
+        ) from error
+    return scan.select(*settings.columns).projection() if settings.columns else scan.projection()
+
+
+def _snapshot_of(table: Table, settings: _Settings) -> int | None:
+    """The snapshot that a bounded source reads; None: the table has none. Raises ConfigurationError: there is no such snapshot."""
+    if settings.as_of_ms is not None:
+        snapshot = table.snapshot_as_of_timestamp(settings.as_of_ms)
+    elif settings.snapshot_id is not None:
+        snapshot = table.snapshot_by_id(settings.snapshot_id)
+    elif settings.ref is not None:
+        snapshot = table.snapshot_by_name(settings.ref)
+    else:
+        snapshot = table.current_snapshot()
+        if snapshot is None:
+            return None
+    if snapshot is None:
+        raise ConfigurationError(
+            f"IcebergSource: the table {settings.name} has no snapshot "
+            f"{settings.snapshot_id or settings.as_of_ms or settings.ref!r}. It has the snapshots "
+            f"{[(one.snapshot_id, one.timestamp_ms) for one in table.snapshots()][-10:]} (id, "
+            f"epoch ms), and the branches and tags {sorted(table.refs())}."
+        )
+    return snapshot.snapshot_id
+
+
+class _Enumerator(TableEnumerator[_Settings]):
+    """Hands out the files of a snapshot, and of each append behind it."""
+
+    def __init__(self, context: EnumeratorContext, settings: _Settings) -> None:
+        super().__init__(context, settings)
+        self._last: int | None = None
+        self._is_restored = False
+
+    def restore(self, state: Any) -> None:
+        """Go on with the splits that were not handed out, and behind the snapshot of the checkpoint."""
+        self._last = state["last"]
+        self._is_restored = True
+        self.add(state["splits"])
+
+    def snapshot_state(self) -> Any:
+        return {"splits": super().snapshot_state(), "last": self._last}
+
+    def start(self) -> None:
+        settings = self._settings
+        if not self._is_restored:
+            table = _table(settings)
+            if settings.strategy is _ALL:
+                self._last = _snapshot_of(table, settings)
+                if self._last is not None:
+                    files = snapshot_files(table, self._last, settings.filter, settings.name)
+                    self.add(files)
+            else:
+                value = settings.start_value
+                self._last = start_of(table, settings.ref, settings.strategy, value)
+        if settings.every_ms is not None:
+            self._context.call_periodically(settings.every_ms, self._follow)
+
+    def _follow(self) -> None:
+        settings = self._settings
+        try:
+            table = opened(settings.name)
+            if table is None:
+                _LOG.warning("enumerator=iceberg discovery=FAILED cause=the table is gone")
+                return
+            for snapshot in newer_than(table, settings.ref, self._last, settings.name):
+                self.add(self._added(table, snapshot))
+                self._last = snapshot.snapshot_id
+        except RefusedForGood:
+            raise
+        except ExternalError as error:
+            _LOG.warning("enumerator=iceberg discovery=FAILED cause=%s", error)
+
+    def _added(self, table: Table, snapshot: Any) -> list[IcebergSplit]:
+        """The files with new rows of a snapshot. Raises RefusedForGood: it takes rows back, and that is refused."""
+        settings = self._settings
+        operation = "append" if snapshot.summary is None else snapshot.summary.operation.value
+        if operation == "append":
+            return appended_files(table, snapshot, settings.filter, settings.name)
+        if operation == "replace":  # Compaction: no row is new.
+            return []
+        if settings.refuses_changes:
+            raise RefusedForGood(
+                f"snapshot {snapshot.snapshot_id} of the Iceberg table {settings.name} "
+                f"({operation}) changes rows that were read, and a stream cannot take records "
+                "back. To skip such snapshots, leave refuse_changes() out; or begin anew without "
+                "a savepoint."
+            )
+        _LOG.warning(
+            "enumerator=iceberg table=%s snapshot=%s operation=%s rows=SKIPPED",
+            settings.name.identifier,
+            snapshot.snapshot_id,
+            operation,
+        )
+        return []
+
+
+class _Reader(PolledSplitReader):
+    def __init__(
+        self, context: ReaderContext, settings: _Settings, row_type: Any, projected: str
+    ) -> None:
+        super().__init__(context)
+        self._settings = settings
+        self._schema = arrow_schema(row_type)
+        self._projected = projected
+        self._files = self._opened()  # Not with the first split: that would hold up the task.
+
+    def split_id(self, split: IcebergSplit) -> str:
+        return f"{split.snapshot_id}:{split.file['file_path']}"
+
+    def read(self, split: IcebergSplit) -> Iterator[Batch]:
+        if split.file["spec_id"] not in self._files.spec_ids:  # Partitions that are newer.
+            self._files = self._opened()
+        for data in self._files.read(split):
+            arrays = [cast_to(data.column(one.name), one.type) for one in self._schema]
+            whole = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            for start in range(0, whole.num_rows, _BATCH_ROWS):
+                yield ColumnBatch(whole.slice(start, _BATCH_ROWS), None)
+
+    def _opened(self) -> FileRows:
+        from pyiceberg.schema import Schema
+
+        table = opened(self._settings.name)
+        if table is None:
+            raise ExternalError(
+                f"the Iceberg table {self._settings.name} is not there, seen from this "
+                "TaskManager. Check that the catalog is the same on every machine."
+            )
+        projected = Schema.model_validate_json(self._projected)
+        return FileRows(table, projected, self._settings.filter)

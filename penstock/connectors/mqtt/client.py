@@ -1,0 +1,203 @@
+"""The client library paho-mqtt as the connector uses it: where the broker is, who may log in, what its errors mean.
+
+Only MQTT 5: it tells reasons, and how long the broker keeps a session.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final, Self
+from urllib.parse import unquote, urlsplit
+
+from penstock.common.extras import extra
+from penstock.connectors.api.messaging.tls import TlsBuilder
+from penstock.connectors.clients.tls import TlsFiles, tls_doubt, tls_refusal
+from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
+from penstock.engine.runtime.interruption import uninterruptible
+
+PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
+KEEP_ALIVE_S: Final = 30
+LOOK_TIMEOUT_S: Final = 3.0
+LONGEST_DELAY_S: Final = 5
+PATIENCE_S: Final = 30.0
+"""How long a source may have no connection, and a sink no confirmation."""
+MAX_IN_FLIGHT: Final = 65_535
+MAX_TOPIC_BYTES: Final = 65_535
+TAKEN_OVER: Final = 0x8E
+FINAL: Final = frozenset({0x81, 0x82, 0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x8F, 0x90, 0x95, 0x9A})
+"""Reason codes that another try gets again: protocol, client id, login, rights, names, size, retain."""
+_FORM: Final = "mqtt://[user:password@]host:1883, or mqtts:// for TLS"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where a broker is. As text it shows neither user nor password."""
+
+    host: str
+    port: int
+    has_tls: bool = False
+    username: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    tls: TlsFiles = field(default_factory=TlsFiles)
+
+    def __str__(self) -> str:
+        return f"{'mqtts' if self.has_tls else 'mqtt'}://{self.host}:{self.port}"
+
+
+def parsed_url(where: str, url: object) -> Broker:
+    """The broker of a URL. Raises: ConfigurationError, which does not show the password."""
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        port = parts.port
+    except ValueError:  # its text may have a piece of the password
+        raise ConfigurationError(
+            f"{where}.set_url: the URL cannot be parsed. Expected {_FORM}. Check the port, and "
+            "write /, ?, # and @ in a password as %2F, %3F, %23 and %40, or use set_credentials."
+        ) from None
+    if parts.scheme not in PORTS or not parts.hostname or port == 0 or parts.path not in {"", "/"}:
+        raise ConfigurationError(
+            f"{where}.set_url: got the scheme {parts.scheme!r}, the host {parts.hostname!r} and "
+            f"the port {port}, expected {_FORM}, without a path."
+        )
+    username, password = (
+        None if one is None else unquote(one) for one in (parts.username, parts.password)
+    )
+    has_tls = parts.scheme == "mqtts"
+    return Broker(parts.hostname, port or PORTS[parts.scheme], has_tls, username, password)
+
+
+def checked_topic(where: str, topic: object, *, is_filter: bool) -> str:
+    """A topic's name, or a filter with wildcards. Raises: ConfigurationError."""
+    levels = topic.split("/") if isinstance(topic, str) else []
+    is_right = bool(topic) and bool(levels) and "\0" not in levels[-1]
+    for place, level in enumerate(levels):
+        is_wild = level == "+" or (level == "#" and place == len(levels) - 1)
+        if ("+" in level or "#" in level) and not (is_wild and is_filter):
+            is_right = False
+    if is_right and len(str(topic).encode()) > MAX_TOPIC_BYTES:
+        raise ConfigurationError(
+            f"{where}: expected up to {MAX_TOPIC_BYTES} bytes, got {len(str(topic).encode())}: "
+            f"{topic!r:.200}."
+        )
+    if not is_right:
+        kind = (
+            "a topic filter, with + for a level, or # as the last one"
+            if is_filter
+            else "the name of a topic, without + and #"
+        )
+        raise ConfigurationError(f"{where}: expected {kind}, got {topic!r:.200}.")
+    return str(topic)
+
+
+class MqttBuilder(TlsBuilder):
+    """What the builders of source and sink share. `settings`: a dataclass with `broker` and `tls`."""
+
+    always: ClassVar = {"broker": 'set_url("mqtt://host:1883")'}
+
+    def set_url(self, url: str) -> Self:
+        """Set the broker: mqtt://host:1883, or mqtts://host:8883 for TLS with the certificates that this Python trusts."""
+        return self._with(broker=parsed_url(self.name, url))
+
+    def set_credentials(self, username: str, password: str | None) -> Self:
+        """Set user and password, behind set_url, instead of writing them into the URL."""
+        if self._settings.broker is None:
+            raise ConfigurationError(f"{self.name}.set_credentials: call set_url before it.")
+        login = {"username": username, "password": password}
+        return self._with(broker=replace(self._settings.broker, **login))
+
+    def _complete(self, **calls: str) -> Any:
+        """The settings, whose broker has the files of set_tls. Raises: ConfigurationError: its URL is without TLS."""
+        settings = super()._complete(**calls)
+        if settings.tls is None:
+            return settings
+        if not settings.broker.has_tls:
+            raise ConfigurationError(
+                f"{self.name}.set_tls: the URL is without TLS. Write mqtts:// instead of mqtt://."
+            )
+        return replace(settings, broker=replace(settings.broker, tls=settings.tls))
+
+
+class _ClosingSocket(ssl.SSLSocket):
+    """Closed where hands cannot be shaken: the library forgets it then."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except BaseException:
+            self.close()
+            raise
+
+
+def make_client(broker: Broker, where: str, client_id: str = "", **more: Any) -> Any:
+    """A client that is not connected. Raises: ConfigurationError: paho is missing."""
+    mqtt = extra("paho.mqtt.client", "mqtt", where)
+    versions = extra("paho.mqtt.enums", "mqtt", where).CallbackAPIVersion
+    client = mqtt.Client(versions.VERSION2, client_id=client_id, protocol=mqtt.MQTTv5, **more)
+    if broker.username is not None:
+        client.username_pw_set(broker.username, broker.password)
+    if broker.has_tls:
+        context = broker.tls.context(where)
+        context.sslsocket_class = _ClosingSocket
+        client.tls_set_context(context)
+    client.reconnect_delay_set(1, LONGEST_DELAY_S)
+    return client
+
+
+def connect(client: Any, broker: Broker, where: str, *, keeps_s: int = 0) -> None:
+    """Connects, and goes on on the client's own thread, which connects again by itself.
+
+    `keeps_s`: how long the broker keeps the session of a client that is gone; 0: not at all. Raises: ExternalError.
+    """
+    properties = extra("paho.mqtt.properties", "mqtt", where).Properties
+    kinds = extra("paho.mqtt.packettypes", "mqtt", where).PacketTypes
+    wanted = properties(kinds.CONNECT)
+    if keeps_s:
+        wanted.SessionExpiryInterval = keeps_s
+        wanted.ReceiveMaximum = MAX_IN_FLIGHT
+    try:
+        client.connect(
+            broker.host, broker.port, KEEP_ALIVE_S, clean_start=not keeps_s, properties=wanted
+        )
+    except OSError as error:
+        if refusal := tls_refusal(error):
+            raise RefusedForGood(f"{where}: {broker}: {refusal}.") from error
+        raise ExternalError(f"{where}: {broker} cannot be reached: {error}") from error
+    with uninterruptible():
+        client.loop_start()
+
+
+def error_of(where: str, broker: Broker, what: str, reason: Any) -> ExternalError:
+    """The error of a reason code. `what`: what the broker refuses."""
+    text = f"{where}: {broker} refuses {what}: {reason} (reason code {reason.value:#x})"
+    if reason.value in FINAL:
+        return RefusedForGood(f"{text}. Correct user, password, rights, or the topic.")
+    return ExternalError(text)
+
+
+def check_login(broker: Broker, where: str) -> None:
+    """Logs in and out again, if the broker can be reached from here.
+
+    Raises: ConfigurationError: the broker refuses. One that is not reached is not told: only the subtasks must reach it.
+    """
+    client = make_client(broker, where)
+    client.connect_timeout = LOOK_TIMEOUT_S
+    told, answers = threading.Event(), []
+
+    def note(_client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        answers.append(reason)
+        told.set()
+
+    client.on_connect = note
+    try:
+        connect(client, broker, where)
+    except ExternalError as error:
+        if broker.has_tls and (doubt := tls_doubt(error)):
+            raise ConfigurationError(f"{where}: {broker}: {doubt}.") from error
+        return
+    told.wait(LOOK_TIMEOUT_S)
+    client.disconnect()
+    client.loop_stop()
+    if answers and answers[0].is_failure:
+        raise ConfigurationError(str(error_of(where, broker, "the connection", answers[0])))

@@ -1,0 +1,282 @@
+"""MqttSink: publishes a message for each record at QoS 1, at least once. Needs paho-mqtt (`penstock[mqtt]`).
+
+Source: MQTT 5.0 (3.4 PUBACK, 4.9 flow control); Flink's RMQSink for the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Self, TypeAlias
+
+from penstock.common.serialization import SerializationSchema
+from penstock.connectors.api.base import Accepts, Batch, RowBatch, Sink, WriterContext
+from penstock.connectors.api.messaging.bodies import bodies_of
+from penstock.connectors.clients.tls import TlsFiles
+from penstock.connectors.mqtt.client import (
+    FINAL,
+    MAX_IN_FLIGHT,
+    PATIENCE_S,
+    Broker,
+    MqttBuilder,
+    check_login,
+    checked_topic,
+    connect,
+    error_of,
+    make_client,
+)
+from penstock.engine.hosting.os.deadline import HELP
+from penstock.engine.hosting.os.interrupts import uninterruptible_condition
+from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
+from penstock.engine.runtime.interruption import uninterruptible
+from penstock.engine.runtime.sink import SendFigures
+
+_NAME: Final = "MqttSink"
+_MOST_UNCONFIRMED: Final = 10_000
+_IN_FLIGHT: Final = 20
+_MOST_BYTES: Final = 268_435_455
+"""Of a packet, behind its fixed header: what MQTT can say (MQTT 5.0, 1.5.5)."""
+_FIXED_HEADER_BYTES: Final = 5
+_AROUND_TOPIC_BYTES: Final = 5
+"""The size of the topic, the packet's id, and no properties (3.3.2)."""
+
+Converted: TypeAlias = list[tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    broker: Broker | None = None
+    tls: TlsFiles | None = None
+    topic: str | Callable[[Any], str] | None = None
+    schema: SerializationSchema | None = None
+    is_retained: bool = False
+    in_flight: int = _IN_FLIGHT
+
+
+class MqttSink(Sink):
+    """Publishes to topics of an MQTT broker. Not in PyFlink. Build it with `MqttSink.builder()`."""
+
+    accepts = Accepts.ROWS
+    is_converting = True
+
+    def __init__(self, settings: _Settings) -> None:
+        """Use the builder."""
+        self._settings = settings
+
+    def __repr__(self) -> str:
+        return f"{_NAME}({self._settings.broker}, {self._settings.topic})"
+
+    @staticmethod
+    def builder() -> MqttSink.Builder:
+        return MqttSink.Builder()
+
+    class Builder(MqttBuilder):
+        """Builds an MqttSink; the setters return the builder."""
+
+        name = _NAME
+
+        def __init__(self) -> None:
+            super().__init__(_Settings())
+
+        def set_topic(self, topic: str | Callable[[Any], str]) -> Self:
+            """Set the topic, or a function from a record to its topic."""
+            if not callable(topic):
+                checked_topic(f"{_NAME}.set_topic", topic, is_filter=False)
+            return self._with(topic=topic)
+
+        def set_serializer(self, schema: SerializationSchema) -> Self:
+            """Set the schema that makes a message of a record."""
+            if not isinstance(schema, SerializationSchema):
+                raise TypeError(
+                    f"{_NAME}.set_serializer: expected a SerializationSchema, got "
+                    f"{type(schema).__name__}."
+                )
+            return self._with(schema=schema)
+
+        def set_retained(self, is_retained: bool) -> Self:
+            """Set whether the broker keeps the last message of a topic for who subscribes later; by default it does not."""
+            return self._with(is_retained=is_retained)
+
+        def set_max_in_flight(self, messages: int) -> Self:
+            """Set how many messages are on their way without a confirmation; 20 by default, which brokers allow."""
+            if isinstance(messages, bool) or not 1 <= messages <= MAX_IN_FLIGHT:
+                raise ConfigurationError(
+                    f"{_NAME}.set_max_in_flight: expected 1 to {MAX_IN_FLIGHT}, got {messages!r}."
+                )
+            return self._with(in_flight=messages)
+
+        def build(self) -> MqttSink:
+            """Return the sink. Raises ConfigurationError: something is missing."""
+            settings = self._complete(topic='set_topic("orders")', schema="set_serializer(schema)")
+            return MqttSink(settings)
+
+    def validate(self) -> None:
+        """Check client and login. Raises ConfigurationError.
+
+        A broker that the driver does not reach is no error: only the subtasks must reach it.
+        """
+        assert self._settings.broker is not None
+        check_login(self._settings.broker, f"{_NAME} on the driver")
+
+    def create_writer(self, context: WriterContext) -> MqttWriter:
+        where = f"{_NAME}, subtask {context.subtask} of {context.parallelism}"
+        writer = MqttWriter(self._settings, where)
+        writer.start()
+        return writer
+
+
+class MqttWriter:
+    """Writer of one subtask. The client has a thread of its own, and sends again what is not confirmed."""
+
+    def __init__(self, settings: _Settings, where: str) -> None:
+        assert settings.broker is not None
+        assert settings.schema is not None
+        assert settings.topic is not None
+        self._broker, self._schema, self._topic = settings.broker, settings.schema, settings.topic
+        self._is_retained = settings.is_retained
+        self._where = where
+        self._client = make_client(settings.broker, where)
+        self._client.max_queued_messages_set(0)
+        self._client.max_inflight_messages_set(settings.in_flight)
+        self._in_flight = settings.in_flight
+        self._changed = uninterruptible_condition()
+        self._published = self._confirmed = 0
+        self._most_bytes: int | None = None
+        self._error: ExternalError | None = None
+        self.sent = SendFigures()
+
+    def start(self) -> None:
+        """Connect. Raises ExternalError."""
+        self._client.on_connect = self._on_connect
+        self._client.on_publish = self._on_publish
+        self._client.on_disconnect = self._on_disconnect
+        connect(self._client, self._broker, self._where)
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self.write_converted(self.convert(batch), watermark_ms)
+
+    def convert(self, batch: Batch) -> Converted:
+        assert isinstance(batch, RowBatch), "an MqttSink accepts rows"
+        topic, bodies = self._topic, bodies_of(self._schema, batch.values)
+        if callable(topic):
+            where = f"{_NAME}: the function of set_topic"
+            topics = [checked_topic(where, topic(value), is_filter=False) for value in batch.values]
+            converted = list(zip(topics, bodies, strict=True))
+        else:
+            converted = [(topic, body) for body in bodies]
+        self._check_sizes(converted)
+        return converted
+
+    def _check_sizes(self, converted: Converted) -> None:
+        """Here, so that the policy for errors has it. Raises: RefusedForGood: one is larger than the broker takes."""
+        if not converted:
+            return
+        sizes = [len(topic.encode()) + len(body) for topic, body in converted]
+        size = max(sizes) + _FIXED_HEADER_BYTES + _AROUND_TOPIC_BYTES
+        most = self._wait_for_limit()
+        if size > most:
+            topic, body = converted[sizes.index(max(sizes))]
+            raise RefusedForGood(
+                f"{self._where}: a message for the topic {topic!r:.200} has {len(body)} bytes, "
+                f"and its packet {size}. {self._broker} takes packets of {most} bytes. Set that "
+                "higher, or make the records smaller."
+            )
+
+    def _wait_for_limit(self) -> int:
+        """What the broker takes as a packet: it says so when it takes the connection. Raises: ExternalError."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._most_bytes or self._error, PATIENCE_S)
+            if self._error is not None:
+                raise self._error
+            if self._most_bytes is None:
+                raise ExternalError(
+                    f"{self._where}: {self._broker} has not answered for {PATIENCE_S:.0f} s. {HELP}"
+                )
+            return self._most_bytes
+
+    def write_converted(self, converted: Converted, watermark_ms: int) -> None:
+        for begin in range(0, len(converted), _MOST_UNCONFIRMED):
+            piece = converted[begin : begin + _MOST_UNCONFIRMED]
+            self._wait_for(_MOST_UNCONFIRMED)
+            self._published += len(piece)
+            with uninterruptible():  # the client has locks, which its thread takes too
+                for topic, body in piece:
+                    self._client.publish(topic, body, qos=1, retain=self._is_retained)
+            self.sent.bytes += sum(len(body) for _, body in piece)
+
+    def prepare_commit(self) -> Sequence[object]:
+        """All messages are confirmed before the checkpoint's barrier goes on."""
+        self._wait_for(0)
+        return ()
+
+    def close(self) -> None:
+        with uninterruptible():
+            self._client.disconnect()
+        self._client.loop_stop()
+
+    def _wait_for(self, most: int) -> None:
+        """Until at most so many are not confirmed. Raises: ExternalError: a refusal, or nothing is confirmed for long."""
+        with self._changed:
+            while self._error is None and (left := self._published - self._confirmed) > most:
+                seen = self._confirmed
+                if not self._changed.wait_for(partial(self._has_news, seen), PATIENCE_S):
+                    self._error = ExternalError(
+                        f"{self._where}: {self._broker} has confirmed none of {left} messages for "
+                        f"{PATIENCE_S:.0f} s. {HELP}"
+                    )
+            if self._error is not None:
+                self.sent.errors += self._published - self._confirmed
+                raise self._error
+
+    def _has_news(self, confirmed: int) -> bool:
+        return self._confirmed != confirmed or self._error is not None
+
+    # ------------------------------------------------------------------ the client's thread
+
+    def _on_connect(
+        self, client: Any, _data: Any, _flags: Any, reason: Any, properties: Any
+    ) -> None:
+        if reason.is_failure:
+            self._fail(error_of(self._where, self._broker, "the connection", reason))
+            return
+        with self._changed:
+            self._most_bytes = getattr(properties, "MaximumPacketSize", _MOST_BYTES)
+            self._changed.notify()
+        most = getattr(properties, "ReceiveMaximum", MAX_IN_FLIGHT)
+        if most < self._in_flight:
+            self._fail(
+                RefusedForGood(
+                    f"{self._where}: {self._broker} takes {most} messages at once, and "
+                    f"{self._in_flight} may be on their way. Set set_max_in_flight({most})."
+                )
+            )
+
+    def _on_publish(
+        self, _client: Any, _data: Any, _mid: int, reason: Any, _properties: Any
+    ) -> None:
+        if reason.is_failure:
+            self._fail(error_of(self._where, self._broker, "a message", reason))
+            return
+        with self._changed:
+            self._confirmed += 1
+            self._changed.notify()
+
+    def _on_disconnect(
+        self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any
+    ) -> None:
+        """The client would connect again and send the same again. An answer that it does not know is one, too."""
+        if reason.value in FINAL:
+            client.disconnect()
+            self._fail(
+                RefusedForGood(
+                    f"{self._where}: {self._broker} has ended the connection at a message: "
+                    f"{reason} (reason code {reason.value:#x}). It may be too large for the "
+                    "broker, or its topic have too many levels."
+                )
+            )
+
+    def _fail(self, error: ExternalError) -> None:
+        with self._changed:
+            self._error = error
+            self._changed.notify()

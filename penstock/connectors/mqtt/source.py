@@ -1,0 +1,318 @@
+"""MqttSource: reads topics at QoS 1, and acknowledges what complete checkpoints cover. Needs paho-mqtt (`penstock[mqtt]`).
+
+Source: MQTT 5.0 (4.4 delivery retry, 3.1.2.11 session expiry and receive maximum, 4.8.2 shared subscriptions); Flink's
+RMQSource for when to acknowledge.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final, NamedTuple, Self
+
+from penstock.common.extras import extra
+from penstock.common.serialization import DeserializationSchema
+from penstock.common.time import Duration
+from penstock.common.typeinfo import TypeInformation, Types
+from penstock.connectors.api.base import Batch, Poller, PollingSource
+from penstock.connectors.api.messaging.records import NO_RECORDS, batch_of, batch_with_names
+from penstock.connectors.clients.tls import TlsFiles
+from penstock.connectors.mqtt.client import (
+    MAX_IN_FLIGHT,
+    PATIENCE_S,
+    TAKEN_OVER,
+    Broker,
+    MqttBuilder,
+    check_login,
+    checked_topic,
+    connect,
+    error_of,
+    make_client,
+)
+from penstock.engine.hosting.os.deadline import HELP
+from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.engine.model.time import millis_of
+
+_LOG: Final = logging.getLogger(__name__)
+_NAME: Final = "MqttSource"
+_ROWS: Final = 1000
+_WAIT_S: Final = 0.5
+_FIELDS: Final = ("topic", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    broker: Broker | None = None
+    tls: TlsFiles | None = None
+    client_id: str = ""
+    topics: tuple[str, ...] = ()
+    schema: DeserializationSchema | None = None
+    with_topic: bool = False
+    clients: int = 1
+    keeps_s: int = Duration.of_days(1).to_millis() // 1000
+
+
+class MqttSource(PollingSource):
+    """Reads topics of an MQTT broker, at least once. Not in PyFlink. Build it with `MqttSource.builder()`."""
+
+    def __init__(self, settings: _Settings) -> None:
+        """Use the builder."""
+        self._settings = settings
+        self.shards = settings.clients
+        self.default_parallelism = settings.clients
+
+    def __repr__(self) -> str:
+        return f"{_NAME}({self._settings.broker}, {', '.join(self._settings.topics)})"
+
+    @staticmethod
+    def builder() -> MqttSource.Builder:
+        return MqttSource.Builder()
+
+    class Builder(MqttBuilder):
+        """Builds an MqttSource; the setters return the builder."""
+
+        name = _NAME
+
+        def __init__(self) -> None:
+            super().__init__(_Settings())
+
+        def set_client_id(self, client_id: str) -> Self:
+            """Set the name of the session in which the broker keeps what was not acknowledged. No other client may have it."""
+            if not isinstance(client_id, str) or not client_id or "/" in client_id:
+                raise ConfigurationError(
+                    f"{_NAME}.set_client_id: expected a text without '/', got {client_id!r}."
+                )
+            return self._with(client_id=client_id)
+
+        def set_topics(self, *filters: str) -> Self:
+            """Set topics, with + for any one level, and # for all that follow."""
+            where = f"{_NAME}.set_topics"
+            return self._with(
+                topics=tuple(checked_topic(where, one, is_filter=True) for one in filters)
+            )
+
+        def set_deserializer(
+            self, schema: DeserializationSchema, *, with_topic: bool = False
+        ) -> Self:
+            """Set the schema that makes a record of a message; None of it: no record.
+
+            `with_topic`: records are Rows with the fields `topic` and `value`.
+            """
+            if not isinstance(schema, DeserializationSchema):
+                raise TypeError(
+                    f"{_NAME}.set_deserializer: expected a DeserializationSchema, got "
+                    f"{type(schema).__name__}."
+                )
+            return self._with(schema=schema, with_topic=with_topic)
+
+        def set_clients(self, clients: int) -> Self:
+            """Set how many clients share the messages, 1 by default: a shared subscription, without an order."""
+            if isinstance(clients, bool) or not isinstance(clients, int) or clients < 1:
+                raise ConfigurationError(
+                    f"{_NAME}.set_clients: expected 1 or more, got {clients!r}."
+                )
+            return self._with(clients=clients)
+
+        def set_session_expiry(self, expiry: Duration) -> Self:
+            """Set how long the broker keeps messages while the job is away; a day by default."""
+            keeps_s = millis_of(expiry) // 1000
+            if not 1 <= keeps_s < 1 << 32:
+                raise ConfigurationError(
+                    f"{_NAME}.set_session_expiry: expected 1 s to {(1 << 32) - 1} s, got {expiry}."
+                )
+            return self._with(keeps_s=keeps_s)
+
+        def build(self) -> MqttSource:
+            """Return the source. Raises ConfigurationError: something is missing."""
+            settings = self._complete(
+                client_id='set_client_id("orders-job")',
+                topics='set_topics("orders/#")',
+                schema="set_deserializer(schema)",
+            )
+            return MqttSource(settings)
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        assert self._settings.schema is not None
+        kind = self._settings.schema.produced_type
+        if self._settings.with_topic:
+            return Types.ROW_NAMED(list(_FIELDS), [Types.STRING(), kind])
+        return kind
+
+    def validate(self) -> None:
+        """Check client and login. Raises ConfigurationError.
+
+        A broker that the driver does not reach is no error: only the subtasks must reach it.
+        """
+        assert self._settings.broker is not None
+        check_login(self._settings.broker, f"{_NAME} on the driver")
+
+    def create_poller(self, shard: int) -> Poller:
+        return _MqttPoller(self._settings, shard)
+
+
+class _Message(NamedTuple):
+    number: int
+    topic: str
+    payload: bytes
+
+
+class _MqttPoller(Poller):
+    """Messages are numbered as they come; a position is the number of the last one.
+
+    The client's thread fills `_waiting`. `_open`: the packets that were not acknowledged, with their numbers. One that
+    comes again on a new connection has its old id, and is known by it.
+    """
+
+    def __init__(self, settings: _Settings, shard: int) -> None:
+        assert settings.broker is not None
+        assert settings.schema is not None
+        self._settings = settings
+        self._broker = settings.broker
+        self._schema = settings.schema
+        self._where = f"{_NAME}, client {settings.client_id}-{shard}"
+        self._client = make_client(
+            settings.broker, self._where, f"{settings.client_id}-{shard}", manual_ack=True
+        )
+        self._changed = threading.Condition()
+        self._waiting: deque[_Message] = deque()
+        self._open: dict[int, int] = {}
+        self._came = self._given = 0
+        self._is_woken = False
+        self._error: ExternalError | None = None
+        # Since when there is no connection; None: there is one.
+        self._lost_s: float | None = None
+
+    def open(self, position: Any) -> None:
+        self._came = self._given = position or 0
+        self._lost_s = monotonic()
+        client = self._client
+        client.on_connect = self._on_connect
+        client.on_subscribe = self._on_subscribe
+        client.on_message = self._on_message
+        client.on_disconnect = self._on_disconnect
+        connect(client, self._broker, self._where, keeps_s=self._settings.keeps_s)
+
+    def poll(self) -> Sequence[Any] | Batch:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._error or self._is_woken, _WAIT_S)
+            self._is_woken = False
+            if not self._waiting:
+                self._check()
+            count = min(len(self._waiting), _ROWS)
+            taken = [self._waiting.popleft() for _ in range(count)]
+        if not taken:
+            return []
+        self._given = taken[-1].number
+        batch = self._batch(taken)
+        return NO_RECORDS if batch is None else batch
+
+    def _check(self) -> None:
+        """Raises: ExternalError: the client has given up, or does not get a connection."""
+        if self._error is not None:
+            raise self._error
+        if self._lost_s is not None and monotonic() - self._lost_s > PATIENCE_S:
+            raise ExternalError(
+                f"{self._where}: no connection to {self._broker} for {PATIENCE_S:g} s. {HELP}"
+            )
+
+    def position(self) -> int:
+        return self._given
+
+    def acknowledge(self, position: int) -> None:
+        with self._changed:
+            done = [mid for mid, number in self._open.items() if number <= position]
+            for mid in done:
+                del self._open[mid]
+        for mid in done:
+            self._client.ack(mid, 1)
+
+    def wake_up(self) -> None:
+        with self._changed:
+            self._is_woken = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """The broker keeps the session."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _batch(self, taken: Sequence[_Message]) -> Batch | None:
+        schema = self._schema
+
+        def place(number: int) -> str:
+            return f"a message of the topic {taken[number].topic!r}"
+
+        values = [one.payload for one in taken]
+        if not self._settings.with_topic:
+            return batch_of(values, None, schema, place)
+        names = [one.topic for one in taken]
+        return batch_with_names(_FIELDS, names, values, None, schema, place)
+
+    # ------------------------------------------------------------------ the client's thread
+
+    def _on_connect(
+        self, client: Any, _data: Any, flags: Any, reason: Any, _properties: Any
+    ) -> None:
+        if reason.is_failure:
+            self._fail(error_of(self._where, self._broker, "the connection", reason))
+            return
+        with self._changed:
+            self._lost_s = None
+            if not flags.session_present:  # nothing comes again, and its ids are used anew
+                if self._open:
+                    _LOG.warning("%s: the broker has lost the session", self._where)
+                self._open.clear()
+        settings = self._settings
+        options = extra("paho.mqtt.subscribeoptions", "mqtt", self._where).SubscribeOptions
+        head = f"$share/{settings.client_id}/" if settings.clients > 1 else ""
+        # 1: retained messages come with a subscription that is new, not with each connection.
+        retained = 0 if head else 1
+        wanted = options(qos=1, retainHandling=retained)
+        client.subscribe([(f"{head}{one}", wanted) for one in settings.topics])
+
+    def _on_subscribe(
+        self, _client: Any, _data: Any, _mid: int, reasons: Sequence[Any], _properties: Any
+    ) -> None:
+        for topic, reason in zip(self._settings.topics, reasons, strict=True):
+            if reason.is_failure:
+                what = f"the subscription of {topic!r}"
+                self._fail(error_of(self._where, self._broker, what, reason))
+
+    def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
+        with self._changed:
+            if message.qos:
+                if message.dup and message.mid in self._open:
+                    return  # it was read on a former connection, and is acknowledged in time
+                self._came += 1
+                self._open[message.mid] = self._came
+            elif len(self._waiting) >= MAX_IN_FLIGHT:
+                return  # QoS 0 promises nothing, and memory is bounded
+            else:
+                self._came += 1
+            self._waiting.append(_Message(self._came, message.topic, bytes(message.payload)))
+            self._changed.notify()
+
+    def _on_disconnect(
+        self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any
+    ) -> None:
+        with self._changed:
+            if self._lost_s is None:
+                self._lost_s = monotonic()
+        if reason.value == TAKEN_OVER:
+            client.disconnect()  # or both would take the session from each other for ever
+            self._fail(
+                ExternalError(
+                    f"{self._where}: another client with this id has connected to {self._broker}. "
+                    "If it is no new attempt of this job, give one of them another set_client_id."
+                )
+            )
+
+    def _fail(self, error: ExternalError) -> None:
+        with self._changed:
+            self._error = error
+            self._changed.notify()

@@ -1,0 +1,309 @@
+"""PulsarSink: writes messages to topics, exactly once or at least once. Needs pulsar-client (`penstock[pulsar]`).
+
+At least once: messages are sent as records come, and all are delivered before a checkpoint's barrier goes on.
+Exactly once: messages wait in the checkpoint and are sent, deduplicated by the broker, when it is complete (`staging`).
+Source: pyflink.datastream.connectors.pulsar, Flink's PulsarSink; differs: the Python client has no transactions, so
+that none can time out, and messages of one checkpoint become visible one after the other.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.common.serialization import SerializationSchema
+from penstock.connectors.api.base import (
+    Accepts,
+    Committer,
+    DeliveryGuarantee,
+    SinkWriter,
+    WriterContext,
+)
+from penstock.connectors.api.messaging.bodies import bodies_of
+from penstock.connectors.api.messaging.builder import checked_kind, checked_topics
+from penstock.connectors.api.messaging.properties import flag_of, int_of
+from penstock.connectors.api.messaging.staging import ProducedRecords, StagedRecords
+from penstock.connectors.api.messaging.topics import topics_of_settings
+from penstock.connectors.api.messaging.writers import DirectMessageWriter, StagingMessageWriter
+from penstock.connectors.api.staging_sink import StagingSink
+from penstock.connectors.pulsar.authentication import parameters_of
+from penstock.connectors.pulsar.builders import PulsarBuilder
+from penstock.connectors.pulsar.client import close_client, import_pulsar, make_client
+from penstock.connectors.pulsar.options import (
+    BATCHING,
+    BATCHING_MESSAGES,
+    BATCHING_MESSAGES_DEFAULT,
+    CHUNKING,
+    CLIENT,
+    GUARANTEE,
+    PRODUCER,
+    PRODUCER_NAME,
+    REFRESH_INTERVAL_DEFAULT_MS,
+    REFRESH_INTERVAL_MS,
+    SERVICE_URL,
+    arguments_of,
+)
+from penstock.connectors.pulsar.producing import Partitions, RecordProducers, producer_arguments
+from penstock.connectors.pulsar.routing import MessageDelayer, Router, TopicRoutingMode
+from penstock.connectors.pulsar.staging import (
+    MAX_RECORD_BYTES,
+    PulsarCommitter,
+    PulsarCommitterSettings,
+)
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.runtime.elements import Batch, RowBatch
+
+NAME = "PulsarSink"
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarSinkSettings:
+    """The settings that the builder collected."""
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    topics: tuple[str, ...] = ()
+    schema: SerializationSchema | None = None
+    mode: TopicRoutingMode = TopicRoutingMode.ROUND_ROBIN
+    delayer: MessageDelayer = field(default_factory=MessageDelayer.never)
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.options.get(GUARANTEE) == DeliveryGuarantee.EXACTLY_ONCE.name
+
+    def new_producer_name(self, subtask: int) -> str:
+        """A new name each time: a broker lets in only one producer of a name."""
+        prefix = self.options.get(PRODUCER_NAME, "penstock")
+        return f"{prefix}-{subtask}-{uuid.uuid4().hex[:16]}"
+
+
+class PulsarSink(StagingSink):
+    """Writes messages to Pulsar. Build it with `PulsarSink.builder()`."""
+
+    accepts = Accepts.ROWS
+    is_converting = True
+
+    def __init__(self, settings: PulsarSinkSettings) -> None:
+        """Check the settings.
+
+        Raises ConfigurationError if one is missing or two contradict each other.
+        """
+        self._settings = _checked(settings)
+
+    @staticmethod
+    def builder() -> PulsarSinkBuilder:
+        """Return a builder."""
+        return PulsarSinkBuilder()
+
+    def validate(self) -> None:
+        """Check topics and options.
+
+        Raises:
+            ConfigurationError: a topic does not exist, or the client refuses the options.
+        """
+        settings, where = self._settings, f"{NAME} on the driver"
+        pulsar = import_pulsar(where)
+        producer_arguments(settings.options, pulsar, where)
+        client = make_client(settings.options, where)
+        try:
+            with topics_of_settings("advertisedAddress"):
+                Partitions(client, settings.topics, settings.options, where).now()
+        finally:
+            close_client(client, pulsar)
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self._settings.is_exactly_once
+
+    def staging_writer(self, context: WriterContext) -> SinkWriter:
+        return _PulsarStagingWriter(self._settings, context)
+
+    def direct_writer(self, context: WriterContext) -> SinkWriter:
+        return _PulsarDirectWriter(self._settings, context)
+
+    def committer(self) -> Committer:
+        settings = self._settings
+        return PulsarCommitter(PulsarCommitterSettings(settings.options, settings.delayer.delay_ms))
+
+
+class PulsarSinkBuilder(PulsarBuilder):
+    """Builds a PulsarSink; service URL, topics and serializer are required."""
+
+    def __init__(self) -> None:
+        super().__init__(PulsarSinkSettings())
+
+    def build(self) -> PulsarSink:
+        """Return the sink. Raises ConfigurationError if something required is missing."""
+        return PulsarSink(self._settings)
+
+    def set_producer_name(self, producer_name: str) -> PulsarSinkBuilder:
+        """Set the prefix of the producers' names."""
+        return self.set_config(PRODUCER_NAME, producer_name)
+
+    def set_topics(self, topics: str | list[str]) -> PulsarSinkBuilder:
+        """Set topics, with all their partitions, or single partitions (`topic-partition-0`)."""
+        if self._settings.topics:
+            raise ConfigurationError(
+                f"set_topics: topics are set already: {', '.join(self._settings.topics)}. Call it once."
+            )
+        return self._with(topics=checked_topics(topics))
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> PulsarSinkBuilder:
+        """Set the guarantee; NONE (default) sends as AT_LEAST_ONCE does."""
+        guarantee = checked_kind("set_delivery_guarantee", delivery_guarantee, DeliveryGuarantee)
+        return self.set_config(GUARANTEE, guarantee)
+
+    def set_topic_routing_mode(self, topic_routing_mode: TopicRoutingMode) -> PulsarSinkBuilder:
+        """Set how partitions are chosen: ROUND_ROBIN by default.
+
+        CUSTOM raises NotImplementedError.
+        """
+        checked_kind("set_topic_routing_mode", topic_routing_mode, TopicRoutingMode)
+        if topic_routing_mode is TopicRoutingMode.CUSTOM:
+            raise NotImplementedError(
+                "pyflink.datastream.connectors.pulsar.TopicRoutingMode.CUSTOM has no counterpart "
+                "in Penstock: it takes a Java class. Split the stream by side outputs or filters, "
+                "and give each part a PulsarSink with its own topics."
+            )
+        return self._with(mode=topic_routing_mode)
+
+    def set_topic_router(self, topic_router_class_name: str) -> PulsarSinkBuilder:
+        """Raise NotImplementedError: a router is a Java class."""
+        raise NotImplementedError(
+            "pyflink.datastream.connectors.pulsar.PulsarSinkBuilder.set_topic_router has no "
+            f"counterpart in Penstock: it takes a Java class, got {topic_router_class_name!r}. "
+            "Split the stream by side outputs or filters, and give each part a PulsarSink with "
+            "its own topics."
+        )
+
+    def set_serialization_schema(
+        self, serialization_schema: SerializationSchema
+    ) -> PulsarSinkBuilder:
+        """Set what serializes a message's payload."""
+        return self._with_a(
+            SerializationSchema, "set_serialization_schema", schema=serialization_schema
+        )
+
+    def delay_sending_message(self, message_delayer: MessageDelayer) -> PulsarSinkBuilder:
+        """Set when messages are delivered."""
+        return self._with_a(MessageDelayer, "delay_sending_message", delayer=message_delayer)
+
+
+class _MessageMaker:
+    """Makes messages from a stream's records. `where`: names the sink and subtask in errors."""
+
+    def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
+        assert settings.schema is not None, "the serializer was checked when the sink was made"
+        self._schema = settings.schema
+        self.where = f"{NAME}, subtask {context.subtask} of {context.parallelism}"
+        switch = int_of(settings.options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT)
+        self._router = Router(settings.mode, switch)
+
+    def records(self, batch: Batch, partitions: Sequence[str]) -> ProducedRecords:
+        assert isinstance(batch, RowBatch), "a PulsarSink accepts rows"
+        bodies = bodies_of(self._schema, batch.values)
+        topics = self._router.route(len(batch), partitions)
+        return ProducedRecords(topics, None, bodies, batch.timestamps)
+
+
+class _PulsarDirectWriter(DirectMessageWriter):
+    """Sends messages as records come."""
+
+    def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
+        super().__init__()
+        self._maker = _MessageMaker(settings, context)
+        self._name = settings.new_producer_name(context.subtask)
+        options, where = settings.options, self._maker.where
+        self._producers = RecordProducers(options, where, settings.delayer.delay_ms)
+        self._partitions = Partitions(self._producers.client, settings.topics, options, where)
+        self._opened: set[str] = set()
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self.write_converted(self.convert(batch), watermark_ms)
+
+    def convert(self, batch: Batch) -> ProducedRecords:
+        return self._maker.records(batch, self._partitions.now())
+
+    def write_converted(self, converted: ProducedRecords, watermark_ms: int) -> None:
+        for topic in dict.fromkeys(converted.topics):
+            if topic not in self._opened:
+                self._producers.open(topic, producer_name=self._name)
+                self._opened.add(topic)
+        self._producers.send(converted)
+        self.sent.bytes += converted.total_bytes()
+
+    def flush(self) -> None:
+        self._producers.flush()
+
+    def close(self) -> None:
+        """Closes the producers. Messages that are not delivered are sent again: the job restarts from its last
+        checkpoint.
+        """
+        self._producers.close()
+
+
+class _PulsarStagingWriter(StagingMessageWriter):
+    """Stages messages. Each staging has a producer name of its own, by which the broker can tell whether it is written."""
+
+    def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
+        super().__init__(
+            StagedRecords(
+                MAX_RECORD_BYTES,
+                f"A Pulsar broker takes at most {MAX_RECORD_BYTES}. Make the records smaller, or "
+                f"use AT_LEAST_ONCE with {CHUNKING!r}: 'true' and {BATCHING!r}: 'false'",
+            )
+        )
+        self._maker = _MessageMaker(settings, context)
+        self._name = settings.new_producer_name(context.subtask)
+        where = self._maker.where
+        self._client = make_client(settings.options, where)
+        self._partitions = Partitions(self._client, settings.topics, settings.options, where)
+
+    def records(self, batch: Batch) -> ProducedRecords:
+        return self._maker.records(batch, self._partitions.now())
+
+    def committable(self, number: int, pieces: tuple[bytes, ...]) -> object:
+        return f"{self._name}-{number}", pieces
+
+    def close(self) -> None:
+        """Nothing to do: what is staged exists only in this process."""
+        close_client(self._client, import_pulsar(self._maker.where))
+
+
+def _checked(settings: PulsarSinkSettings) -> PulsarSinkSettings:
+    """The settings, if they are complete. Raises: ConfigurationError."""
+    options = settings.options
+    if not options.get(SERVICE_URL):
+        raise ConfigurationError(
+            f"{NAME}: the option {SERVICE_URL!r} is required: call set_service_url('pulsar://host:6650')."
+        )
+    if not settings.topics:
+        raise ConfigurationError(f"{NAME}: there is no topic to write to: call set_topics('...').")
+    if settings.schema is None:
+        raise ConfigurationError(
+            f"{NAME}: a serializer is required: call set_serialization_schema(SimpleStringSchema()), or with another "
+            "SerializationSchema."
+        )
+    guarantee = options.get(GUARANTEE, DeliveryGuarantee.NONE.name)
+    if guarantee not in DeliveryGuarantee.__members__:
+        raise ConfigurationError(
+            f"{NAME}: the option {GUARANTEE!r} must be one of "
+            f"{', '.join(DeliveryGuarantee.__members__)}, got {guarantee!r}."
+        )
+    if flag_of(options, CHUNKING, default=False) and (
+        settings.is_exactly_once or flag_of(options, BATCHING, default=True)
+    ):
+        raise ConfigurationError(
+            f"{NAME}: {CHUNKING!r} needs {BATCHING!r}: 'false', and cannot be used with "
+            "EXACTLY_ONCE, whose messages are sent in batches."
+        )
+    if int_of(options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT) < 1:
+        raise ConfigurationError(
+            f"{NAME}: the option {BATCHING_MESSAGES!r} must be at least 1, got "
+            f"{options[BATCHING_MESSAGES]!r}."
+        )
+    int_of(options, REFRESH_INTERVAL_MS, REFRESH_INTERVAL_DEFAULT_MS)
+    parameters_of(options, NAME)
+    for table in (CLIENT, PRODUCER):
+        arguments_of(options, table)
+    return settings

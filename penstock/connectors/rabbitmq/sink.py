@@ -1,0 +1,282 @@
+"""RMQSink: writes a message to a queue or an exchange for each record, at least once. Needs pika (`penstock[rabbitmq]`).
+
+Source: pyflink.datastream.connectors.rabbitmq, Flink's RMQSink, which guarantees nothing; differs: the broker has
+confirmed all messages before a checkpoint's barrier goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import takewhile
+from typing import Any, ClassVar, Final
+
+from penstock.common.serialization import SerializationSchema
+from penstock.connectors.api.base import Accepts, Sink, SinkWriter, WriterContext
+from penstock.connectors.rabbitmq.channel_thread import ChannelThread
+from penstock.connectors.rabbitmq.checks import (
+    checked_config,
+    checked_listener,
+    checked_options,
+    checked_queue,
+    checked_schema,
+)
+from penstock.connectors.rabbitmq.client import (
+    ACCESS_REFUSED,
+    PRECONDITION_FAILED,
+    PikaClient,
+    check_login,
+    look_for_exchange,
+)
+from penstock.connectors.rabbitmq.config import RMQConnectionConfig
+from penstock.connectors.rabbitmq.messages import Message, MessageMaker
+from penstock.connectors.rabbitmq.publishing import (
+    ReturnedMessage,
+    ReturnListener,
+    RMQSinkPublishOptions,
+)
+from penstock.engine.runtime.elements import Batch, RowBatch
+from penstock.engine.runtime.sink import SendFigures
+
+# ---------------------------------------------------------------------- publisher
+# The publisher of a sink: sends messages, and keeps them until the broker has confirmed them.
+# Needs pika.
+#
+# Source: Flink RMQSink; differs: uses publisher confirms and messages that survive a restart of
+# the broker, and passes whole batches from thread to thread.
+
+
+MAX_OPEN: Final = 16_384
+MAX_OPEN_BYTES: Final = 16 << 20
+WAIT_S: Final = 0.1
+
+
+class MessagePublisher(ChannelThread):
+    """Publishes messages. After a connection is lost, those that were not confirmed are sent again on the next one."""
+
+    final_codes: ClassVar = frozenset({ACCESS_REFUSED, PRECONDITION_FAILED})
+
+    def __init__(
+        self,
+        client: PikaClient,
+        config: RMQConnectionConfig,
+        queue: str | None,
+        where: str,
+        listener: ReturnListener | None = None,
+    ) -> None:
+        """`listener`: gets messages that come back, on the task's thread; None: they are an error."""
+        super().__init__(client, config, queue, where)
+        self._listener = listener
+        self._outbox: list[Message] = []
+        self._open = 0
+        self._open_bytes = 0
+        self._sent: dict[int, Message] = {}
+        self._number = 0
+        self._confirmed: list[Message] = []
+        self._returned: list[ReturnedMessage] = []
+
+    # ------------------------------------------------------------------ the task's thread
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Sends the messages. Waits while too many are not confirmed. Raises: ExternalError: sending has ended."""
+        self._wait(MAX_OPEN, MAX_OPEN_BYTES)
+        with self.changed:
+            self._outbox.extend(messages)
+            self._open += len(messages)
+            self._open_bytes += sum(len(one.body) for one in messages)
+        self.run_soon(self._publish)
+        self._tell_returned()
+
+    def flush(self) -> None:
+        """Waits until all messages are confirmed. Raises: ExternalError: some cannot be."""
+        self._wait(1, 1)
+        self._tell_returned()
+
+    def _tell_returned(self) -> None:
+        listener = self._listener
+        if listener is None:
+            return
+        with self.changed:
+            returned, self._returned = self._returned, []
+        for one in returned:
+            listener(one)
+
+    def _wait(self, count: int, size: int) -> None:
+        """Waits until fewer messages are open. The waits are short, so that a cancelled task can leave them."""
+        while True:
+            with self.changed:
+                self.check()
+                if not self._open or (self._open < count and self._open_bytes < size):
+                    return
+                self.changed.wait(WAIT_S)
+
+    # ------------------------------------------------------------------ the connection's thread
+
+    def _begin(self, channel: Any) -> None:
+        channel.add_on_return_callback(self._on_returned)
+        channel.confirm_delivery(self._on_confirmed)
+        again, self._sent, self._number = self._sent, {}, 0
+        for message in again.values():
+            self._publish_one(message)
+        self._publish()
+
+    def _publish(self) -> None:
+        if not self._is_usable:
+            return
+        with self.changed:
+            messages, self._outbox = self._outbox, []
+        for message in messages:
+            self._publish_one(message)
+
+    def _publish_one(self, message: Message) -> None:
+        self._number += 1
+        self._sent[self._number] = message
+        self._channel.basic_publish(*message)
+
+    def _on_confirmed(self, frame: Any) -> None:
+        method = frame.method
+        if self._life.is_ending:
+            return  # a message that was returned is confirmed afterwards, too
+        if method.NAME == "Basic.Nack":
+            self._refuse(
+                f"the broker at {self._config.address} refuses messages for {self._place}. "
+                "Either a queue is full and its overflow policy rejects new "
+                "messages, or the broker had an internal error: see its log."
+            )
+            return
+        numbers = [method.delivery_tag]
+        if method.multiple:
+            last = method.delivery_tag or self._number
+            numbers = list(takewhile(lambda number: number <= last, self._sent))
+        self._confirmed.extend(self._sent.pop(number) for number in numbers if number in self._sent)
+
+    def _after_step(self) -> None:
+        if self._confirmed:
+            confirmed, self._confirmed = self._confirmed, []
+            with self.changed:
+                self._open -= len(confirmed)
+                self._open_bytes -= sum(len(one.body) for one in confirmed)
+                self.changed.notify_all()
+
+    @property
+    def _place(self) -> str:
+        return "its exchange" if self._queue is None else f"the queue {self._queue!r}"
+
+    def _on_returned(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        """The broker confirms the message as well, behind this."""
+        at = f"the broker at {self._config.address}"
+        if self._queue is not None:
+            self._refuse(
+                f"{at} has no queue {self._queue!r} any more ({method.reply_text}): it was deleted "
+                "while this sink wrote to it. The sink creates a new one when it starts again."
+            )
+        elif self._listener is None:
+            self._refuse(
+                f"{at} has no queue for a mandatory message ({method.reply_text}): exchange "
+                f"{method.exchange!r}, routing key {method.routing_key!r}. Bind a queue to it, or "
+                "give the RMQSink a return_listener."
+            )
+        else:
+            with self.changed:
+                self._returned.append(
+                    ReturnedMessage(
+                        method.reply_code,
+                        method.reply_text,
+                        method.exchange,
+                        method.routing_key,
+                        properties,
+                        body,
+                    )
+                )
+
+
+# ---------------------------------------------------------------------- sink
+
+
+class RMQSink(Sink):
+    """Writes to a queue through the default exchange, or to exchanges.
+
+    A missing queue is created, as a durable one; exchanges must be there.
+    """
+
+    accepts = Accepts.ROWS
+    is_converting = True
+    # Of sinks that an earlier release has pickled.
+    _options: RMQSinkPublishOptions | None = None
+    _listener: ReturnListener | None = None
+
+    def __init__(
+        self,
+        connection_config: RMQConnectionConfig,
+        queue_name: str | None,
+        serialization_schema: SerializationSchema,
+        *,
+        publish_options: RMQSinkPublishOptions | None = None,
+        return_listener: ReturnListener | None = None,
+    ) -> None:
+        """Check the arguments. Raises ConfigurationError or TypeError.
+
+        Args:
+            connection_config: the connection.
+            queue_name: the queue; None with `publish_options`.
+            serialization_schema: turns a value into a message's body.
+            publish_options: exchange, routing key and properties for each record, instead of a queue. Not in PyFlink.
+            return_listener: a function that gets each mandatory message that no queue takes, before the next
+                checkpoint's barrier goes on; without it such a message is an error. Not in PyFlink.
+        """
+        self._config = checked_config("RMQSink", connection_config)
+        self._queue = None
+        self._options = checked_options(publish_options, queue_name)
+        self._listener = checked_listener(return_listener, publish_options)
+        if publish_options is None:
+            self._queue = checked_queue("RMQSink", queue_name)
+        self._schema = checked_schema("RMQSink", serialization_schema, SerializationSchema)
+
+    def validate(self) -> None:
+        """Check client, login and, if there is only one, the exchange.
+
+        A broker that the driver does not reach is no error: only the subtasks must reach it.
+
+        Raises ConfigurationError if pika is missing, or the broker refuses.
+        """
+        where = "RMQSink on the driver"
+        exchange = None if self._options is None else self._options.fixed_exchange
+        look = None if exchange is None else partial(look_for_exchange, exchange, where)
+        check_login(self._config, where, look)
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        where = f"RMQSink, subtask {context.subtask} of {context.parallelism}"
+        publisher = MessagePublisher(
+            PikaClient.of(self._config, where), self._config, self._queue, where, self._listener
+        )
+        maker = MessageMaker(self._schema, self._queue, self._options, self._config.frame_max)
+        publisher.start()
+        return _MessageWriter(publisher, maker)
+
+
+class _MessageWriter:
+    """Writer of one subtask."""
+
+    def __init__(self, publisher: MessagePublisher, maker: MessageMaker) -> None:
+        self._publisher = publisher
+        self._maker = maker
+        self.sent = SendFigures()
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self.write_converted(self.convert(batch), watermark_ms)
+
+    def convert(self, batch: Batch) -> list[Message]:
+        assert isinstance(batch, RowBatch), "an RMQSink accepts rows"
+        return self._maker.messages(batch.values)
+
+    def write_converted(self, converted: list[Message], watermark_ms: int) -> None:
+        self._publisher.send(converted)
+        self.sent.bytes += sum(len(one.body) for one in converted)
+
+    def prepare_commit(self) -> Sequence[object]:
+        """Called before a barrier, and at the end of the job."""
+        self._publisher.flush()
+        return ()
+
+    def close(self) -> None:
+        self._publisher.close()

@@ -1,0 +1,387 @@
+"""SqlLookup: looks records up in a table of a SQL database, by key, async and cached. Needs SQLAlchemy 2 (`penstock[sql]`).
+
+`AsyncDataStream.lookup_join` joins a stream with it. The keys of all records that are there at once are asked for by one query.
+Source: Flink's lookup join (FOR SYSTEM_TIME AS OF), JdbcDynamicTableSource with its `lookup.*` options; differs: many keys in a
+query, and a function that any async operator takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.connectors.api.messaging.builder import checked_number
+from penstock.connectors.sql.errors import is_transient
+from penstock.connectors.sql.jdbc_urls import alchemy_url
+from penstock.connectors.sql.limits import checked_timeout
+from penstock.connectors.sql.lookup_cache import CacheFigures, LookupCache, RowCache
+from penstock.connectors.sql.lookup_loading import BatchLoader, Rows
+from penstock.connectors.sql.lookup_tables import LookupTable, LookupTarget
+from penstock.datastream.functions import AsyncFunction
+from penstock.engine.model.errors import ConfigurationError, ExternalError, GraphError
+from penstock.engine.model.row import Row, make_row
+from penstock.engine.model.texts.bounded_text import bounded_repr
+from penstock.engine.model.time import Duration
+from penstock.engine.runtime.context import RuntimeContext
+from penstock.engine.runtime.user_metrics import MetricGroup
+
+__all__ = ["LookupCache", "SqlLookup", "SqlLookupFunction"]
+
+_NAME: Final = "SqlLookup"
+MAX_RETRIES: Final = 3
+CONNECTIONS: Final = 4
+MOST_KEYS: Final = 500
+
+KeyOf = Callable[[Any], Any]
+How = Literal["inner", "left"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """`most_keys`: in one query. `connections`: of a subtask."""
+
+    target: LookupTarget = field(default_factory=LookupTarget)
+    cache: LookupCache | None = None
+    max_retries: int = MAX_RETRIES
+    connections: int = CONNECTIONS
+    most_keys: int = MOST_KEYS
+
+
+class SqlLookup:
+    """A table in which records are looked up. Not in PyFlink.
+
+    Build it: `SqlLookup.builder().set_url(url).set_table("users").set_key_columns(["id"]).build()`.
+    """
+
+    def __init__(self, settings: _Settings) -> None:
+        """Use the builder."""
+        self._settings = settings
+        self._looked_at: LookupTable | None = None
+
+    def __repr__(self) -> str:
+        target = self._settings.target
+        return f"{_NAME}({target}, by {', '.join(target.keys)})"
+
+    def __getstate__(self) -> Any:
+        return self._settings
+
+    def __setstate__(self, state: Any) -> None:
+        self._settings = state
+        self._looked_at = None
+
+    @staticmethod
+    def builder() -> SqlLookup.Builder:
+        """Return a builder."""
+        return SqlLookup.Builder()
+
+    class Builder:
+        """Builds a SqlLookup; URL, table and key columns are required."""
+
+        def __init__(self) -> None:
+            self._settings = _Settings()
+
+        def set_url(self, url: str) -> SqlLookup.Builder:
+            """Set the URL, as SQLAlchemy or JDBC takes it; the executors get it with the job, password included."""
+            if url.startswith("jdbc:"):
+                url = alchemy_url(url, f"{_NAME}.set_url")
+            return self._target(url=url)
+
+        def set_table(self, table: str, schema: str | None = None) -> SqlLookup.Builder:
+            """Set the table or view; without `schema` the database's search path finds it."""
+            return self._target(table=table, schema=schema)
+
+        def set_key_columns(self, columns: Sequence[str]) -> SqlLookup.Builder:
+            """Set the columns by which rows are looked up. An index on them makes it fast; a key may have several rows."""
+            return self._target(keys=_names("set_key_columns", columns))
+
+        def set_columns(self, columns: Sequence[str]) -> SqlLookup.Builder:
+            """Set the columns that are looked up; by default all that are no key columns."""
+            return self._target(columns=_names("set_columns", columns))
+
+        def set_cache(self, cache: LookupCache | None) -> SqlLookup.Builder:
+            """Set what each subtask keeps of the rows that it has looked up; by default nothing."""
+            if cache is not None and not isinstance(cache, LookupCache):
+                raise ConfigurationError(
+                    f"{_NAME}.set_cache: expected a LookupCache, got {cache!r:.200}."
+                )
+            return self._with(cache=cache)
+
+        def set_max_retries(self, retries: int) -> SqlLookup.Builder:
+            """Set how often a query is tried again while the database does not answer, after 1 s, 2 s, ...; 3 times by default."""
+            return self._with(max_retries=checked_number(f"{_NAME}.set_max_retries", retries, 0))
+
+        def set_connections(self, connections: int) -> SqlLookup.Builder:
+            """Set how many queries a subtask has under way at most, each on a connection of its own; 4 by default."""
+            return self._with(
+                connections=checked_number(f"{_NAME}.set_connections", connections, 1)
+            )
+
+        def set_max_keys(self, keys: int) -> SqlLookup.Builder:
+            """Set how many keys a query asks for at most; 500 by default."""
+            return self._with(most_keys=checked_number(f"{_NAME}.set_max_keys", keys, 1))
+
+        def set_engine_options(self, options: dict[str, Any]) -> SqlLookup.Builder:
+            """Set arguments of SQLAlchemy's `create_engine`, such as `connect_args`."""
+            return self._target(engine_options=dict(options))
+
+        def set_timeout(self, timeout: Duration | timedelta) -> SqlLookup.Builder:
+            """Set how long the database may take for one answer before the job restarts; 2 minutes by default."""
+            return self._target(timeout_s=checked_timeout(f"{_NAME}.set_timeout", timeout))
+
+        def build(self) -> SqlLookup:
+            """Return the lookup. Raises ConfigurationError if something required is missing."""
+            target = self._settings.target
+            for value, setter in (
+                (target.url, "set_url"),
+                (target.table, "set_table"),
+                (target.keys, "set_key_columns"),
+            ):
+                if not value:
+                    raise ConfigurationError(f"{_NAME}: {setter} is missing before build().")
+            return SqlLookup(self._settings)
+
+        def _target(self, **changes: Any) -> SqlLookup.Builder:
+            return self._with(target=replace(self._settings.target, **changes))
+
+        def _with(self, **changes: Any) -> SqlLookup.Builder:
+            self._settings = replace(self._settings, **changes)
+            return self
+
+    @property
+    def row_type(self) -> RowTypeInfo:
+        """The ROW type of what is looked up, by the types of the table's columns.
+
+        The first call looks at the table, from the driver. Raises: ConfigurationError: it cannot be read, or lacks a column.
+        """
+        return self._table().row_type
+
+    def function(self, key: KeyOf | Sequence[str] | str, how: How = "inner") -> SqlLookupFunction:
+        """Return a function for AsyncDataStream, whose results are pairs `(record, row)`, one for each row found.
+
+        Args:
+            key: a function from a record to its key, or the fields that make it. A key of several columns is a tuple.
+            how: "inner": records without a row are dropped; "left": they give `(record, None)`.
+
+        Raises:
+            ConfigurationError: the table cannot be read or lacks a column.
+        """
+        _check_how(how)
+        fields = (key,) if isinstance(key, str) else key
+        if not callable(fields):
+            self._check_number(fields)
+        self._table()
+        return SqlLookupFunction(self._settings, _key_function(fields), _Pairs(how == "left"))
+
+    def joined(
+        self, input_type: TypeInformation | None, on: Sequence[str] | str | None, how: How
+    ) -> tuple[SqlLookupFunction, RowTypeInfo]:
+        """Return what `AsyncDataStream.lookup_join` runs, and the type of its results."""
+        _check_how(how)
+        target = self._settings.target
+        fields = target.keys if on is None else (on,) if isinstance(on, str) else tuple(on)
+        self._check_number(fields)
+        if not isinstance(input_type, RowTypeInfo):
+            raise GraphError(
+                "lookup_join takes a stream of named Rows, whose type is declared as "
+                f"Types.ROW_NAMED([...], [...]); this one has {input_type}. Declare it in the "
+                "map() before, or use AsyncDataStream.unordered_wait with "
+                "lookup.function(key)."
+            )
+        names, kinds = input_type.get_field_names(), input_type.get_field_types()
+        missing = [name for name in fields if name not in names]
+        if missing:
+            raise GraphError(
+                f"lookup_join: the stream has no fields {missing} to look up by; it has "
+                f"{list(names)}. Name them with on=[...], in the order of the key columns "
+                f"{list(target.keys)}."
+            )
+        table = self._table()
+        table.check_keys([(name, kinds[names.index(name)]) for name in fields])
+        found = table.row_type
+        twice = [name for name in found.get_field_names() if name in names]
+        if twice:
+            raise GraphError(
+                f"lookup_join: both the stream and the table have {twice}. Choose other columns "
+                "with set_columns, or rename fields of the stream in a map()."
+            )
+        joined = RowTypeInfo([*kinds, *found.get_field_types()], [*names, *found.get_field_names()])
+        width = len(found.get_field_names())
+        places = tuple(names.index(name) for name in fields)
+        row = _JoinedRows(tuple(joined.get_field_names()), len(names), width, is_left=how == "left")
+        return SqlLookupFunction(self._settings, _FieldsAt(places), row), joined
+
+    def _check_number(self, fields: Sequence[str]) -> None:
+        keys = self._settings.target.keys
+        if len(fields) != len(keys):
+            raise ConfigurationError(
+                f"{_NAME}: {len(fields)} fields {list(fields)} are looked up by {len(keys)} key "
+                f"columns {list(keys)}. Name one for each, in their order."
+            )
+
+    def _table(self) -> LookupTable:
+        if self._looked_at is None:
+            table = LookupTable(self._settings.target, f"{_NAME} on the driver")
+            try:
+                table.check()
+            finally:
+                table.close()
+            self._looked_at = table
+        return self._looked_at
+
+
+class SqlLookupFunction(AsyncFunction[Any, Any]):
+    """Looks one record up; the event loop runs many at once. Made by `SqlLookup.function`."""
+
+    def __init__(
+        self, settings: _Settings, key_of: KeyOf, results: Callable[[Any, Rows], list[Any]]
+    ) -> None:
+        self._settings = settings
+        self._key_of = key_of
+        self._results = results
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Make the cache and the pool of connections. Nothing connects before the first record."""
+        settings = self._settings
+        where = f"{_NAME}, subtask {runtime_context.get_index_of_this_subtask()}"
+        self._table = LookupTable(settings.target, where, settings.connections)
+        self._cache = None if settings.cache is None else RowCache(settings.cache)
+        group = runtime_context.get_metrics_group() or MetricGroup()  # None: they are turned off
+        self._figures = CacheFigures(group, self._cache)
+        self._width = len(settings.target.keys)
+        self._loader = BatchLoader(
+            self._table.rows_of,
+            self,
+            _may_retry,
+            most_keys=settings.most_keys,
+            calls=settings.connections,
+            max_retries=settings.max_retries,
+        )
+
+    def results_now(self, value: Any) -> list[Any] | None:
+        """Return what the cache knows, without an await; None: the database has to be asked."""
+        key = self._key(value)
+        if None in key:
+            return self._results(value, ())
+        rows = None if self._cache is None else self._cache.get(key)
+        if rows is None:
+            return None
+        self._figures.hits.inc()
+        return self._results(value, rows)
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        known = self.results_now(value)
+        if known is not None:
+            return known
+        self._figures.misses.inc()
+        return self._results(value, await self._loader.load(self._key(value)))
+
+    def _key(self, value: Any) -> tuple[Any, ...]:
+        found = self._key_of(value)
+        key: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
+        if len(key) != self._width:
+            raise ValueError(
+                f"{_NAME}: the key of a record is {bounded_repr(key)}, which has {len(key)} "
+                f"values for the key columns {list(self._settings.target.keys)}"
+            )
+        return key
+
+    def timeout(self, value: Any) -> list[Any]:
+        """Raises: TimeoutError."""
+        raise TimeoutError(
+            f"{_NAME}: the table {str(self._settings.target)!r} gave no rows within the timeout of "
+            f"the join, for the record {bounded_repr(value)}. An index on the key columns, a "
+            "longer timeout or a smaller capacity may help."
+        )
+
+    def close(self) -> None:
+        self._loader.close()
+        self._table.close()
+
+    def on_loaded(self, found: Mapping[Hashable, Rows], load_ms: int) -> None:
+        """Keep what was found. On the event loop's thread."""
+        self._figures.loads.inc()
+        self._figures.load_ms = load_ms
+        if self._cache is not None:
+            for key, rows in found.items():
+                self._cache.put(key, rows)
+
+    def on_failed(self) -> None:
+        """Count a query that failed. On the event loop's thread."""
+        self._figures.loads.inc()
+        self._figures.failures.inc()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    is_left: bool
+
+    def __call__(self, value: Any, rows: Rows) -> list[Any]:
+        if rows:
+            return [(value, row) for row in rows]
+        return [(value, None)] if self.is_left else []
+
+
+@dataclass(frozen=True, slots=True)
+class _JoinedRows:
+    """Rows with the fields of the record and the columns that were found. `count`, `width`: how many these are."""
+
+    names: tuple[str, ...]
+    count: int
+    width: int
+    is_left: bool
+
+    def __call__(self, value: Any, rows: Rows) -> list[Any]:
+        if not rows and self.is_left:
+            rows = ((None,) * self.width,)
+        mine = tuple(value)
+        if len(mine) != self.count:
+            raise ValueError(
+                f"lookup_join: a record has {len(mine)} fields, its type {self.count}: "
+                f"{bounded_repr(value)}"
+            )
+        found = [make_row(self.names, (*mine, *row)) for row in rows]
+        if isinstance(value, Row):
+            kind = value.get_row_kind()
+            for row in found:
+                row.set_row_kind(kind)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _FieldsAt:
+    places: tuple[int, ...]
+
+    def __call__(self, value: Any) -> tuple[Any, ...]:
+        return tuple(value[place] for place in self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class _FieldsNamed:
+    names: tuple[str, ...]
+
+    def __call__(self, value: Any) -> tuple[Any, ...]:
+        return tuple(value[name] for name in self.names)
+
+
+def _key_function(key: KeyOf | Sequence[str]) -> KeyOf:
+    return key if callable(key) else _FieldsNamed(tuple(key))
+
+
+def _may_retry(error: BaseException) -> bool:
+    return isinstance(error, ExternalError) and is_transient(error)
+
+
+def _check_how(how: str) -> None:
+    if how not in {"inner", "left"}:
+        raise ConfigurationError(f'a lookup join is "inner" or "left", got {how!r}.')
+
+
+def _names(setter: str, names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str) or not names or not all(isinstance(one, str) for one in names):
+        raise ConfigurationError(f"{_NAME}.{setter}: expected a list of names, got {names!r:.200}.")
+    if len(set(names)) != len(names):
+        raise ConfigurationError(f"{_NAME}.{setter}: a name is there twice: {list(names)}.")
+    return tuple(names)

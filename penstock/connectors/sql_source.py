@@ -1,0 +1,393 @@
+"""SqlSource: reads a table, view or query of a SQL database once, in ranges of a column. Needs SQLAlchemy 2 (`penstock[sql]`).
+
+Bounded. The driver asks for the smallest and largest value of the column, and cuts the numbers between them into ranges of
+equal width, each of which is a split. A range is read in the order of the column, so that a restart goes on behind the rows
+that it has read. Rows that others change meanwhile are read as they are when their range is opened, and again after a
+restart: read a table that stands still, or a query of rows that no longer change.
+Source: Flink JdbcSource with JdbcNumericBetweenParametersProvider; differs: ranges are cut by the driver, exactly once.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.connectors.api.base import (
+    Boundedness,
+    EnumeratorContext,
+    PolledSplitReader,
+    QueueEnumerator,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
+from penstock.connectors.sql.checks import field_kind
+from penstock.connectors.sql.engine import import_sqlalchemy, make_engine, shown_url
+from penstock.connectors.sql.errors import error_of, told
+from penstock.connectors.sql.limits import QUERY_TIMEOUT_S, answered, checked_timeout, each_answered
+from penstock.connectors.sql.queries import without_end
+from penstock.connectors.sql.zones import instants_of
+from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
+from penstock.engine.model.row import make_row
+from penstock.engine.model.time import Duration
+from penstock.engine.runtime.elements import Batch, RowBatch
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+FETCH_ROWS: Final = 1000
+SPLITS: Final = 16
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """What the builder collected. `order`: the columns that make the order of rows unique."""
+
+    url: str = ""
+    table: str = ""
+    schema: str | None = None
+    query: str = ""
+    column: str = ""
+    order: tuple[str, ...] = ()
+    splits: int = SPLITS
+    fetch_rows: int = FETCH_ROWS
+    row_type: RowTypeInfo | None = None
+    engine_options: dict[str, Any] = field(default_factory=dict)
+    timeout_s: float = QUERY_TIMEOUT_S
+
+    @property
+    def what(self) -> str:
+        return f"the query {self.query!r}" if self.query else f"the table {self.table!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Rows with low <= column < high; None: without this bound. `is_null`: those without a value instead."""
+
+    low: Any = None
+    high: Any = None
+    is_null: bool = False
+
+
+class SqlSource(Source):
+    """Reads rows of a database once. Not in PyFlink.
+
+    Build it: `SqlSource.builder().set_url(url).set_table("orders").set_partition_column("id")`,
+    then `.set_row_type(type).build()`.
+    """
+
+    boundedness = Boundedness.BOUNDED
+
+    def __init__(self, settings: _Settings) -> None:
+        self._settings = settings
+
+    @staticmethod
+    def builder() -> SqlSource.Builder:
+        """Return a builder."""
+        return SqlSource.Builder()
+
+    class Builder:
+        """Builds an SqlSource; URL, row type, and a table or query are required."""
+
+        def __init__(self) -> None:
+            self._settings = _Settings()
+
+        def set_url(self, url: str) -> SqlSource.Builder:
+            """Set the URL, as SQLAlchemy takes it; the executors get it with the job, password included."""
+            return self._set(url=url)
+
+        def set_table(self, table: str, schema: str | None = None) -> SqlSource.Builder:
+            """Set the table or view."""
+            return self._set(table=table, schema=schema)
+
+        def set_query(self, query: str) -> SqlSource.Builder:
+            """Set a SELECT statement instead of a table. It must do in a FROM clause."""
+            return self._set(query=query)
+
+        def set_row_type(self, row_type: TypeInformation) -> SqlSource.Builder:
+            """Set the ROW type of the records, with names: these columns are read."""
+            if not isinstance(row_type, RowTypeInfo):
+                raise TypeError(
+                    f"set_row_type takes Types.ROW_NAMED([...], [...]), got {row_type}."
+                )
+            return self._set(row_type=row_type)
+
+        def set_partition_column(
+            self, column: str, splits: int = SPLITS, *, order: Sequence[str] = ()
+        ) -> SqlSource.Builder:
+            """Set the column of numbers, dates or times by whose ranges subtasks share the rows.
+
+            Without it, one subtask reads everything, in the order of all columns.
+
+            Args:
+                column: an index on it makes the reading fast.
+                splits: the number of ranges.
+                order: more columns that make the order of rows unique, if `column` alone does not.
+                    By default all columns of the row type.
+            """
+            if splits < 1:
+                raise ConfigurationError(
+                    f"set_partition_column: splits is 1 or more, got {splits}."
+                )
+            return self._set(column=column, splits=splits, order=tuple(order))
+
+        def set_fetch_size(self, rows: int) -> SqlSource.Builder:
+            """Set how many rows are fetched at once and make a batch; 1,000 by default.
+
+            On MySQL and MariaDB the whole of a range is fetched at once, and cut into batches.
+            """
+            if rows < 1:
+                raise ConfigurationError(f"set_fetch_size: expected 1 or more, got {rows}.")
+            return self._set(fetch_rows=rows)
+
+        def set_engine_options(self, options: dict[str, Any]) -> SqlSource.Builder:
+            """Set arguments of SQLAlchemy's `create_engine`. Connections are never pooled."""
+            return self._set(engine_options=dict(options))
+
+        def set_timeout(self, timeout: Duration | dt.timedelta) -> SqlSource.Builder:
+            """Set how long the database may take for one answer before the job restarts; 10 minutes by default.
+
+            A query that sorts a large table gives no answer before it is done.
+            """
+            return self._set(timeout_s=checked_timeout("SqlSource.set_timeout", timeout))
+
+        def build(self) -> SqlSource:
+            """Return the source. Raises ConfigurationError if something required is missing."""
+            settings = self._settings
+            if not settings.url:
+                raise ConfigurationError("SqlSource: set_url is missing before build().")
+            if bool(settings.table) == bool(settings.query):
+                raise ConfigurationError("SqlSource: set either a table or a query before build().")
+            if settings.row_type is None:
+                raise ConfigurationError("SqlSource: set_row_type is missing before build().")
+            return SqlSource(settings)
+
+        def _set(self, **changes: Any) -> SqlSource.Builder:
+            self._settings = replace(self._settings, **changes)
+            return self
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        return self._settings.row_type
+
+    def validate(self) -> None:
+        """Check columns and connection. Raises ConfigurationError."""
+        try:
+            reading = _Reading(self._settings, "SqlSource on the driver")
+            reading.answered(reading.check)
+        except ExternalError as error:
+            raise ConfigurationError(
+                f"{error}. The driver and all executors must reach the database and be allowed to "
+                "read."
+            ) from error
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        reading = _Reading(self._settings, "SqlSource's enumerator")
+        return QueueEnumerator(context, reading.answered(reading.ranges))
+
+    def restore_enumerator(self, context: EnumeratorContext, state: Any) -> SplitEnumerator:
+        """The ranges of the checkpoint: the table may have grown."""
+        return QueueEnumerator(context, state if state is not None else ())
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        return _RangeReader(context, self._settings)
+
+
+class _RangeReader(PolledSplitReader):
+    def __init__(self, context: ReaderContext, settings: _Settings) -> None:
+        super().__init__(context)
+        self._reading = _Reading(settings, f"SqlSource, subtask {context.subtask()}")
+
+    def read(self, split: Range) -> Iterator[Batch]:
+        return self._reading.rows(split)
+
+    def split_id(self, split: Range) -> Any:
+        return f"[{split.low}, {split.high})" if not split.is_null else "NULL"
+
+
+class _Reading:
+    """The statements. A connection is opened for each call."""
+
+    def __init__(self, settings: _Settings, where: str) -> None:
+        self._sa = import_sqlalchemy(where)
+        self._settings = settings
+        self._where = where
+        self._engine: sa.Engine = make_engine(settings.url, settings.engine_options, where)
+        row_type = settings.row_type
+        assert row_type is not None, "build() asks for a row type"
+        self._instants = instants_of(self._engine, row_type)
+        self._names = tuple(row_type.get_field_names())
+        self._table: sa.Table | None = None
+        made = _query_types(self._sa, self._engine.dialect.name)
+        types = zip(self._names, row_type.get_field_types(), strict=True)
+        self._kinds = {name: made.get(field_kind(kind) or "") for name, kind in types}
+
+    def check(self) -> None:
+        """Raises: ConfigurationError: a column is missing. ExternalError: the database cannot be read."""
+        settings = self._settings
+        if not settings.query:
+            with self._errors():
+                there = set(self._from().c.keys())
+            wanted = (
+                *self._names,
+                *settings.order,
+                *([settings.column] if settings.column else []),
+            )
+            missing = sorted(set(wanted) - there)
+            if missing:
+                raise ConfigurationError(
+                    f"{self._where}: the table {settings.table!r} has no columns {missing}; it "
+                    f"has {sorted(there)}."
+                )
+        with self._errors(), self._engine.connect() as connection:
+            connection.execute(self._select(Range()).limit(0)).fetchall()
+
+    def ranges(self) -> list[Range]:
+        """The splits, in the order of the column."""
+        settings, sql = self._settings, self._sa
+        if not settings.column:
+            return [Range()]
+        with self._errors(), self._engine.connect() as connection:
+            column = self._column(settings.column)
+            figures = sql.select(
+                sql.func.min(column), sql.func.max(column), sql.func.count(column), sql.func.count()
+            ).select_from(self._from())
+            low, high, count, total = connection.execute(figures).one()
+        made = _cut(low, high, settings.splits, self._failure) if count else []
+        return [*made, Range(is_null=True)] if total > count else made
+
+    def rows(self, part: Range) -> Iterator[Batch]:
+        """The rows of a range, in the same order each time. Raises: NoAnswer."""
+        return each_answered(self._settings.timeout_s, self._rows(part), self._failed)
+
+    def _rows(self, part: Range) -> Generator[Batch]:
+        size, names = self._settings.fetch_rows, self._names
+        instants = self._instants or tuple
+        # PyMySQL cannot leave a stream before its end.
+        is_stream = self._engine.dialect.name not in {"mysql", "mariadb"}
+        options = {"stream_results": is_stream, "max_row_buffer": size}
+        with self._errors(), self._engine.connect() as connection:
+            found = connection.execute(self._select(part), execution_options=options)
+            for rows in found.partitions(size):
+                yield RowBatch([make_row(names, instants(row)) for row in rows])
+
+    def answered(self, call: Callable[[], _T]) -> _T:
+        """What the call returns, which asks the database. Raises: NoAnswer."""
+        return answered(self._settings.timeout_s, call, self._failed)
+
+    def _select(self, part: Range) -> Any:
+        settings, sql = self._settings, self._sa
+        found = sql.select(*map(self._column, self._names)).select_from(self._from())
+        if settings.column:
+            column = self._column(settings.column)
+            found = found.where(column.is_(None) if part.is_null else column.is_not(None))
+            if part.low is not None:
+                found = found.where(column >= part.low)
+            if part.high is not None:
+                found = found.where(column < part.high)
+        order = [settings.column] if settings.column else []
+        order += [name for name in settings.order or self._names if name != settings.column]
+        return found.order_by(*map(self._order, order))
+
+    def _from(self) -> Any:
+        settings, sql = self._settings, self._sa
+        if settings.query:
+            query = without_end(settings.query).replace(":", "\\:")
+            inner = sql.text(f"{query}\n")  # it may end in a comment
+            return inner.columns().subquery("penstock_query")
+        if self._table is None:  # Its types are those that values come in.
+            metadata = sql.MetaData()
+            self._table = sql.Table(
+                settings.table, metadata, schema=settings.schema, autoload_with=self._engine
+            )
+        return self._table
+
+    def _column(self, name: str) -> Any:
+        """Of the table, with its type. Of a query, whose text tells no types, by name, with that of the record's field where the
+        driver gives something else for it.
+        """
+        if not self._settings.query:
+            return self._from().c[name]
+        return self._sa.column(name, self._kinds.get(name))
+
+    def _order(self, name: str) -> Any:
+        """PostgreSQL has no order for some types: json, xml, geometries. Their texts have one."""
+        sql, column = self._sa, self._column(name)
+        if self._engine.dialect.name != "postgresql" or self._settings.query:
+            return column
+        from sqlalchemy.dialects.postgresql import JSONB
+
+        is_json = isinstance(column.type, sql.JSON) and not isinstance(column.type, JSONB)
+        is_unknown = isinstance(column.type, sql.types.NullType)
+        return sql.cast(column, sql.Text) if is_json or is_unknown else column
+
+    @contextmanager
+    def _errors(self) -> Generator[None]:
+        try:
+            yield
+        except self._sa.exc.SQLAlchemyError as error:
+            raise self._failure(error) from error
+
+    def _help(self, text: str) -> str:
+        if "ordering operator" not in text:
+            return ""
+        return (
+            ". Rows are read in the order of all columns, and this database has none for one of "
+            "them: name columns that make rows unique, set_partition_column(..., order=[...]), or "
+            "cast the column to text in the query"
+        )
+
+    def _failure(self, error: BaseException | str) -> ExternalError:
+        head = f"{self._failed}: "
+        if isinstance(error, str):
+            return RefusedForGood(head + error)
+        text = told(error)
+        return error_of(head + text + self._help(text), error)
+
+    @property
+    def _failed(self) -> str:
+        return f"{self._where}: cannot read {self._settings.what} in {shown_url(self._engine)}"
+
+
+def _query_types(sql: Any, dialect: str) -> dict[str, Any]:
+    """Kinds of fields, and the types of columns that make their values of what the driver gives."""
+    if dialect == "sqlite":  # texts and numbers
+        return {
+            "timestamp": sql.DateTime, "date": sql.Date, "time": sql.Time, "boolean": sql.Boolean
+        }  # fmt: skip
+    if dialect in {"mysql", "mariadb"}:  # numbers, and intervals
+        from sqlalchemy.dialects.mysql import TIME
+
+        return {"time": TIME, "boolean": sql.Boolean}
+    return {}
+
+
+def _cut(low: Any, high: Any, splits: int, failure: Callable[[str], ExternalError]) -> list[Range]:
+    """Ranges of equal width. The first and the last one are open, for rows that come meanwhile."""
+    if isinstance(low, bool) or not isinstance(low, int | float | Decimal | dt.date):
+        raise failure(
+            f"its partition column has {low!r} of type {type(low).__name__}. Expected a column of "
+            "numbers, dates or times."
+        )
+    if isinstance(low, float | Decimal) and not (math.isfinite(low) and math.isfinite(high)):
+        return [Range()]  # Nothing lies in the middle between a number and NaN.
+    is_day = isinstance(low, dt.date) and not isinstance(low, dt.datetime)
+    span: Any = (high - low).days if is_day else high - low
+    steps: list[Any] = [_part(span, number, splits) for number in range(1, splits)]
+    if is_day:
+        steps = [dt.timedelta(days=one) for one in steps]
+    bounds = list(dict.fromkeys(low + step for step in steps if low + step > low))
+    return [Range(begin, end) for begin, end in zip([None, *bounds], [*bounds, None], strict=True)]
+
+
+def _part(span: Any, number: int, splits: int) -> Any:
+    return span * number // splits if isinstance(span, int) else span * number / splits

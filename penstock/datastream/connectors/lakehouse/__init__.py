@@ -1,9 +1,0 @@
-"""Tables of Delta Lake and Iceberg: sinks that write exactly once, sources that read a snapshot or follow new ones."""
-
-from penstock.datastream.connectors.lakehouse.delta import DeltaSink
-from penstock.datastream.connectors.lakehouse.delta_source import DeltaSource
-from penstock.datastream.connectors.lakehouse.iceberg import IcebergSink
-from penstock.datastream.connectors.lakehouse.iceberg_scan import StreamingStartingStrategy
-from penstock.datastream.connectors.lakehouse.iceberg_source import IcebergSource
-
-__all__ = ["DeltaSink", "DeltaSource", "IcebergSink", "IcebergSource", "StreamingStartingStrategy"]

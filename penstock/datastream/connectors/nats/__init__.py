@@ -1,6 +1,0 @@
-"""NATS JetStream as a source and as a sink. Needs nats-py (`penstock[nats]`) where a job is made and where it runs."""
-
-from penstock.datastream.connectors.nats.sink import JetStreamSink
-from penstock.datastream.connectors.nats.source import JetStreamSource
-
-__all__ = ["JetStreamSink", "JetStreamSource"]

@@ -1,6 +1,0 @@
-"""Redis streams as a source and as a sink. Needs redis (`penstock[redis]`) where a job is made and where it runs."""
-
-from penstock.datastream.connectors.redis.sink import RedisStreamSink
-from penstock.datastream.connectors.redis.source import RedisStreamSource
-
-__all__ = ["RedisStreamSink", "RedisStreamSource"]

@@ -1,8 +1,0 @@
-"""Protobuf: from the descriptor of a message to the type of Rows, and values there and back."""
-
-from penstock.datastream.formats.protobuf.schemas import (
-    ProtobufDeserializationSchema,
-    ProtobufSerializationSchema,
-)
-
-__all__ = ["ProtobufDeserializationSchema", "ProtobufSerializationSchema"]

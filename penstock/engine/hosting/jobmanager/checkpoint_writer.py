@@ -1,0 +1,324 @@
+"""Keeps the checkpoints of one job: writes and discards them on its own threads, and asks the
+operators' coordinators for state.
+
+Source: Flink DefaultCompletedCheckpointStore, CheckpointsCleaner, the I/O executor of
+CheckpointCoordinator. One thread writes and another one discards, so that a slow removal never
+delays a checkpoint. A checkpoint that recovery may use is complete only when its location is in the
+pointers, which a driver that takes over reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias, assert_never
+
+from penstock.engine.hosting.checkpoints.port import Coordination, Keeping
+from penstock.engine.hosting.checkpoints.storage import CheckpointStorage
+from penstock.engine.hosting.jobmanager.coordinators.coordinators import Coordinators
+from penstock.engine.hosting.os.file_systems import check_private, parted
+from penstock.engine.hosting.os.worker_thread import WorkerThreads
+from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.model.errors import ExternalError
+from penstock.engine.model.ids import JobId
+from penstock.engine.model.messages import (
+    CheckpointNotStored,
+    CheckpointStored,
+    CoordinatorsCheckpointEnded,
+    CoordinatorsSnapshotted,
+    DiscardCheckpoint,
+    DiscardStates,
+    RestoreCoordinators,
+    SavepointAnswered,
+    SnapshotCoordinators,
+    StoreCheckpoint,
+)
+
+CLOSE_TIMEOUT_S: Final = 10.0
+_SETTLE_POLL_S: Final = 0.005
+
+Pointers: TypeAlias = tuple[tuple[int, str], ...]
+"""(checkpoint id, location) of the checkpoints that a restart of the job may begin with, oldest first."""
+
+Answer: TypeAlias = CheckpointStored | CheckpointNotStored | CoordinatorsSnapshotted
+Feed: TypeAlias = Callable[[Callable[[int], Answer]], None]
+"""Gives the JobMaster an event, from any thread. The function makes the event from the time at
+which it is processed.
+"""
+
+
+class SavepointFailed(ExternalError):
+    """No savepoint was taken, or the job was not stopped with one. The text says why."""
+
+
+class PointerStore(Protocol):
+    """Records where checkpoints are, for a driver that takes over."""
+
+    def record_checkpoints(self, pointers: Pointers) -> None:
+        """Record them durably before returning. If it raises, no other driver may use the new list."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStorage:
+    """Where a job's checkpoints are stored.
+
+    `savepoints`: for savepoints without a directory. `is_temporary`: the directory is removed with
+    the job. `first_id`: first checkpoint id of this driver. `completed`: checkpoints that the job
+    begins with, oldest first. `is_taken_over`: the job was another driver's, which may have left
+    further checkpoints behind.
+    """
+
+    storage: CheckpointStorage
+    savepoints: str | None = None
+    is_temporary: bool = False
+    first_id: int = 1
+    completed: tuple[CompletedCheckpoint, ...] = ()
+    is_taken_over: bool = False
+
+    def drop_unused(self) -> None:
+        """Release the storage of a job that was not started."""
+        if self.is_temporary:
+            self.storage.remove_directory()
+
+
+class CheckpointWriter:
+    """`engine.hosting.checkpoints.port.CheckpointPort` over a storage. Methods are for the JobManager's
+    loop unless they say otherwise.
+    """
+
+    def __init__(
+        self,
+        job_id: JobId,
+        place: JobStorage,
+        coordinators: Coordinators,
+        pointers: PointerStore,
+        feed: Feed,
+    ) -> None:
+        self._job_id = job_id
+        self._place = place
+        self._storage = place.storage
+        self._coordinators = coordinators
+        self._pointers = pointers
+        self._feed = feed
+        self._lock = threading.Lock()
+        self._kept = list(place.completed)
+        self._earlier: Sequence[CompletedCheckpoint] | None = None
+        self._savepoints = 0
+        self._unanswered = 0
+        self._waiting: dict[str, Future[str]] = {}
+        self._is_closed = False
+        self._writer = WorkerThreads("penstock-checkpoint-writer", on_error=_left_behind)
+        self._cleaner = WorkerThreads("penstock-checkpoint-cleaner", on_error=_left_behind)
+        if place.is_taken_over:
+            ids = [one.checkpoint_id for one in place.completed]
+            least = max(ids) + 1 if ids else place.first_id
+            self._cleaner.put(functools.partial(self._storage.sweep, ids, least))
+
+    # ------------------------------------------------------------------ CheckpointPort
+
+    def keep(self, effect: Keeping) -> None:
+        match effect:
+            case StoreCheckpoint(checkpoint):
+                with self._lock:
+                    self._unanswered += 1
+                self._writer.put(functools.partial(self._store, checkpoint))
+            case DiscardCheckpoint(checkpoint):
+                with self._lock:
+                    same = checkpoint.checkpoint_id
+                    self._kept = [one for one in self._kept if one.checkpoint_id != same]
+                self._cleaner.put(functools.partial(self._discard, checkpoint))
+            case DiscardStates():
+                self._cleaner.put(functools.partial(self._storage.discard_states, effect.states))
+            case _:
+                assert_never(effect)
+
+    def coordinate(self, effect: Coordination) -> None:
+        match effect:
+            case SnapshotCoordinators(checkpoint_id):
+                self._coordinators.snapshot(
+                    checkpoint_id,
+                    lambda states, failure: self._feed(
+                        lambda now: CoordinatorsSnapshotted(checkpoint_id, states, now, failure)
+                    ),
+                )
+            case CoordinatorsCheckpointEnded(checkpoint_id, is_completed):
+                self._coordinators.checkpoint_ended(checkpoint_id, is_completed=is_completed)
+            case RestoreCoordinators():
+                self._coordinators.restore(effect.states, effect.kept)
+            case _:
+                assert_never(effect)
+
+    def answer(self, answered: SavepointAnswered) -> None:
+        with self._lock:
+            future = self._waiting.pop(answered.request_id, None)
+        if future is None:
+            return
+        if answered.location is not None:
+            future.set_result(parted(answered.location)[0])
+        else:
+            text = (
+                "the JobMaster gave no cause" if answered.failure is None else answered.failure.text
+            )
+            future.set_exception(SavepointFailed(f"no savepoint was taken: {text}"))
+
+    # ------------------------------------------------------------------ for users' threads
+
+    def savepoint_folder(self, directory: str | None) -> str | None:
+        """Return the folder of a new savepoint, below `directory` or the configured directory;
+        None: neither is set. Any thread.
+
+        Raises: ConfigurationError: the file system is not known, or other users may write there:
+        nothing could be restored later, and a job must not stop with such a savepoint.
+        """
+        wanted = directory or self._place.savepoints
+        if wanted is None:
+            return None
+        check_private(wanted)
+        return self._storage.new_savepoint(wanted)
+
+    def expect_savepoint(self, request_id: str) -> Future[str]:
+        """Return a future of the savepoint's folder. It fails with SavepointFailed if there is none
+        when the job ends. Any thread.
+        """
+        future: Future[str] = Future()
+        with self._lock:
+            if self._is_closed:
+                future.set_exception(SavepointFailed("no savepoint was taken: the job has ended"))
+            else:
+                self._waiting[request_id] = future
+        return future
+
+    # ------------------------------------------------------------------ the job's end
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every write that was asked for has been answered."""
+        with self._lock:
+            return self._unanswered == 0
+
+    @property
+    def keeps_own(self) -> bool:
+        """Whether checkpoints or savepoints of this job stay after its end, so that a later run may begin with them."""
+        with self._lock:
+            return bool(self._savepoints) or any(c.job_id == self._job_id for c in self._kept)
+
+    def close(self, *, is_over: bool) -> None:
+        """Stop after a bounded time; what is not done by then is left.
+
+        `is_over` False: the job is SUSPENDED, and all checkpoints stay.
+        """
+        with self._lock:
+            self._is_closed = True
+            waiting, self._waiting = self._waiting, {}
+            kept = [one.checkpoint_id for one in self._kept if one.job_id == self._job_id]
+        for future in waiting.values():
+            future.set_exception(SavepointFailed("no savepoint was taken: the job has ended"))
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        self._writer.close(max(0.0, deadline - time.monotonic()))
+        if is_over:
+            self._cleaner.put(functools.partial(self._clean_up, kept))
+        self._cleaner.close(max(0.0, deadline - time.monotonic()))
+
+    # ------------------------------------------------------------------ on the threads
+
+    def _store(self, checkpoint: CompletedCheckpoint) -> None:
+        checkpoint_id = checkpoint.checkpoint_id
+        try:
+            location, size = self._write(checkpoint)
+        except Exception as error:
+            # Any error must be reported: the JobMaster waits for the answer.
+            text = f"{type(error).__name__}: {error}"
+            self._feed(lambda now: CheckpointNotStored(checkpoint_id, text, now))
+        else:
+            self._feed(lambda now: CheckpointStored(checkpoint_id, location, now, size))
+        finally:
+            with self._lock:
+                self._unanswered -= 1
+
+    def _write(self, checkpoint: CompletedCheckpoint) -> tuple[str, int]:
+        """Returns: where its metadata is, and how many bytes that has."""
+        folder = checkpoint.target_directory
+        if folder is None:
+            folder = self._storage.folder_of(checkpoint.checkpoint_id)
+        stored = self._storage.complete(checkpoint, folder)
+        assert stored.location is not None
+        if not stored.is_for_recovery:
+            with self._lock:
+                self._savepoints += 1
+            return stored.location, stored.metadata_bytes
+        with self._lock:
+            kept = [*self._kept, stored]
+        try:
+            self._pointers.record_checkpoints(_pointers_of(kept))
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self._storage.withdraw(stored)
+            raise
+        with self._lock:
+            self._kept.append(stored)
+        return stored.location, stored.metadata_bytes
+
+    def _discard(self, checkpoint: CompletedCheckpoint) -> None:
+        self._storage.discard(checkpoint)
+        if checkpoint.job_id != self._job_id:
+            self._storage.discard_claimed(checkpoint)
+        with self._lock:
+            kept = list(self._kept)
+        if kept:
+            newest = max(one.checkpoint_id for one in kept)
+            self._storage.discard_shared([*kept, *self._of_earlier_runs()], newest)
+
+    def _of_earlier_runs(self) -> Sequence[CompletedCheckpoint]:
+        """Return checkpoints of earlier runs in the same folder; their files stay. On the cleaner's thread."""
+        if self._earlier is None:
+            begun_with = [one.checkpoint_id for one in self._place.completed]
+            self._earlier = self._storage.earlier(self._place.first_id, begun_with)
+        return self._earlier
+
+    def _clean_up(self, kept: Sequence[int]) -> None:
+        """Remove everything of a job that is over, except what is kept on purpose."""
+        if self._place.is_temporary and not kept:
+            self._storage.remove_directory()
+        else:
+            with self._lock:
+                checkpoints = list(self._kept)
+            self._storage.sweep(kept, self._place.first_id)
+            self._storage.discard_shared([*checkpoints, *self._of_earlier_runs()], None)
+            self._storage.remove_if_empty()
+
+
+def checkpoint_writer_of(
+    job_id: JobId,
+    place: JobStorage | None,
+    coordinators: Coordinators,
+    pointers: PointerStore,
+    feed: Feed,
+) -> CheckpointWriter | None:
+    """Return the job's writer; None: it has no storage for checkpoints."""
+    if place is None:
+        return None
+    return CheckpointWriter(job_id, place, coordinators, pointers, feed)
+
+
+async def settled(writer: CheckpointWriter | None, is_broken: Callable[[], bool]) -> None:
+    """Wait a bounded time, on the loop, until the checkpoint that is being written as the job ends has its answer."""
+    deadline = time.monotonic() + CLOSE_TIMEOUT_S
+    while writer is not None and not is_broken() and time.monotonic() < deadline:
+        if writer.is_settled:
+            await asyncio.sleep(0)  # Its answer was put into the queue before this call.
+            return
+        await asyncio.sleep(_SETTLE_POLL_S)
+
+
+def _pointers_of(kept: Sequence[CompletedCheckpoint]) -> Pointers:
+    return tuple((one.checkpoint_id, one.location) for one in kept if one.location is not None)
+
+
+def _left_behind(_error: BaseException) -> None:
+    """Log a removal that failed. It leaves an orphan, which the next clean-up finds."""

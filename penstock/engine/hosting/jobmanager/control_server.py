@@ -1,0 +1,246 @@
+"""The JobManager's listening side: authenticates peers, reads messages, and reports when a
+TaskManager's connection ends.
+
+One asyncio task for each connection, which is TLS from its first byte. Nothing of a peer is unpickled
+before its handshake is done. A message that the JobManager does not accept, or a broken frame, closes
+only the connection it came on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Any, Final, Protocol, cast
+
+from penstock.engine.hosting.jobmanager.control_link import ControlLink
+from penstock.engine.hosting.network.wire.acceptor import (
+    MAX_UNPROVEN,
+    NO_ROOM,
+    RETRY_S,
+    Complaints,
+)
+from penstock.engine.hosting.network.wire.addresses import CONTROL_PORT, Endpoint, listen
+from penstock.engine.hosting.network.wire.control_wire import ControlWire
+from penstock.engine.hosting.network.wire.handshake import (
+    LIMIT_BYTES,
+    LIMIT_SECONDS,
+    ROLE_SUPERVISOR,
+    ROLE_TASKMANAGER,
+    Credentials,
+    ServerHandshake,
+    Shown,
+)
+from penstock.engine.hosting.network.wire.registration import Tickets
+from penstock.engine.hosting.network.wire.tls import server_context
+from penstock.engine.model.errors import AuthenticationError, ExternalError
+from penstock.engine.model.ids import ResourceId
+
+_MEMBERS: Final = (ROLE_TASKMANAGER, ROLE_SUPERVISOR)
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Listener(Protocol):
+    """The owner of the server; it is called on its loop."""
+
+    def received(self, role: int, message: Any, control: ControlLink) -> ResourceId | None:
+        """Handle one message. Returns: the sender's id, if the message tells it."""
+
+    def disconnected(self, resource_id: ResourceId, cause: str) -> None:
+        """The connection of somebody in the reported role has ended."""
+
+
+class ControlServer:
+    """Call `open` and `close` on the listener's loop. Connections that have proved themselves stay with their owner."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        listener: Listener,
+        tickets: Tickets | None = None,
+        *,
+        reports: int = ROLE_TASKMANAGER,
+    ) -> None:
+        """`tickets`: of processes that may register. `reports`: the role whose lost connections are reported."""
+        self._reports = reports
+        self._credentials = credentials
+        self._tickets = tickets
+        self._context = server_context(credentials.identity, admits_tickets=tickets is not None)
+        self._listener = listener
+        self._socket: socket.socket | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._complaints = Complaints()
+        self._unproven: dict[asyncio.Task[None], str] = {}
+        self._proven: set[asyncio.Task[None]] = set()
+
+    async def open(self, endpoint: Endpoint) -> int:
+        """Listen. Returns the port that peers dial. Raises: ExternalError: none of the ports is free."""
+        self._socket = listen(endpoint, CONTROL_PORT)
+        self._socket.setblocking(False)
+        self._listen()
+        port: int = self._socket.getsockname()[1]
+        return endpoint.port or port
+
+    async def close(self) -> None:
+        """Stop listening, and close the connections that have not proved themselves: whoever dials would wait for an answer."""
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+        while unproven := [*self._unproven]:
+            for task in unproven:
+                task.cancel()
+            await asyncio.wait(unproven)
+
+    # ------------------------------------------------------------------ accepting
+
+    def _listen(self) -> None:
+        assert self._socket is not None, "`open` was called"
+        asyncio.get_running_loop().add_reader(self._socket, self._accept)
+
+    def _accept(self) -> None:
+        """Take one connection. asyncio's own server would tell the loop of an error if no descriptor is free, and that ends the job."""
+        assert self._socket is not None, "`open` was called"
+        loop = asyncio.get_running_loop()
+        try:
+            sock, (address, *_) = self._socket.accept()
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                _LOG.warning("server=ACCEPTS_NOBODY for_s=%s cause=%s", RETRY_S, error)
+                loop.remove_reader(self._socket)
+                self._retry = loop.call_later(RETRY_S, self._listen)
+            return  # Otherwise the peer is gone already.
+        sock.setblocking(False)
+        if len(self._unproven) >= MAX_UNPROVEN:
+            oldest = next(iter(self._unproven))
+            why = f"{MAX_UNPROVEN} connections are in handshakes, this one longest"
+            self._complaints.of(self._unproven.pop(oldest), why)
+            oldest.cancel()
+        task = loop.create_task(self._on_connection(sock, address))
+        self._unproven[task] = address
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._unproven.pop(task, None)
+            self._proven.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                loop.call_exception_handler({"message": "control connection", "exception": error})
+            if task.cancelled():  # Perhaps before its first step.
+                sock.close()
+
+        task.add_done_callback(ended)
+
+    async def _on_connection(self, sock: socket.socket, address: str) -> None:
+        """Serve one connection.
+
+        An error of ours while a message is handled goes to the loop's exception handler. Then the
+        job ends with that error; the peer is not blamed and replaced.
+        """
+        cause: str | BaseException
+        try:
+            async with asyncio.timeout(LIMIT_SECONDS):
+                reader, writer = await self._encrypted(sock)
+                handshake = await self._authenticate(reader, writer)
+        except TimeoutError:
+            cause = f"it did not prove itself within {LIMIT_SECONDS:g} s"
+        except (ExternalError, OSError) as error:
+            cause = error
+        else:
+            task = cast("asyncio.Task[None]", asyncio.current_task())
+            self._unproven.pop(task, None)
+            self._proven.add(task)
+            try:
+                if not handshake.registers:
+                    await self._serve(handshake, reader, writer)
+            finally:
+                # Not `close`: that waits for TLS's goodbye of the other end, and the loop may end before.
+                writer.transport.abort()
+            return
+        self._complaints.of(address, str(cause))
+        sock.close()
+
+    async def _encrypted(
+        self, sock: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Begin TLS. Raises: OSError; the socket is closed then."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        protocol = _Protocol(reader)
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: protocol,
+            sock,
+            ssl=self._context,
+            ssl_handshake_timeout=LIMIT_SECONDS,
+            ssl_shutdown_timeout=LIMIT_SECONDS,
+        )
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    async def _authenticate(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> ServerHandshake:
+        """Return the peer's handshake. Raises: OSError; AuthenticationError: it did not prove itself."""
+        certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        shown = Shown.NOTHING if certificate is None else Shown.CERTIFICATE
+        handshake = ServerHandshake(self._credentials, _MEMBERS, shown, self._tickets)
+        try:
+            await _shake_hands(handshake, reader, writer)
+        except BaseException:  # Also when its time is over.
+            writer.transport.abort()
+            raise
+        return handshake
+
+    async def _serve(
+        self,
+        handshake: ServerHandshake,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        wire, control = ControlWire(), ControlLink(writer)
+        resource_id: ResourceId | None = None
+        cause = "connection closed"
+        try:
+            while True:
+                try:
+                    data = await reader.read(1 << 18)
+                except OSError as error:
+                    cause = f"connection broke: {error}"
+                    return
+                if not data:
+                    return
+                try:
+                    for message in wire.feed(data):
+                        named = self._listener.received(handshake.role, message, control)
+                        resource_id = named or resource_id
+                except ExternalError as error:
+                    cause = f"a message was refused: {error}"
+                    return
+        finally:
+            if resource_id is not None and handshake.role == self._reports:
+                self._listener.disconnected(resource_id, cause)
+
+
+class _Protocol(asyncio.StreamReaderProtocol):
+    """Gives the error that ended a connection to who reads, and to nobody else.
+
+    asyncio would keep it for `wait_closed`, too. If nobody calls that, asyncio may report the error to the
+    loop, and that would end the job.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        super().__init__(reader)
+        self._reader = reader
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._reader.set_exception(exc)
+        super().connection_lost(None)
+
+
+async def _shake_hands(
+    handshake: ServerHandshake, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    while not handshake.is_done:
+        data = await reader.read(LIMIT_BYTES)
+        if not data:
+            raise AuthenticationError("it closed the connection before its proof")
+        writer.write(handshake.feed(data))

@@ -1,0 +1,183 @@
+"""The settings of high availability, from the configuration. Source: Flink HighAvailabilityOptions; differs: FILE."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from penstock.engine.hosting.os import private_files
+from penstock.engine.hosting.os.file_systems import local_path
+from penstock.engine.model.config import Settings
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.cluster import HighAvailabilityOptions
+
+_KINDS: Final = ("NONE", "FILE", "ZOOKEEPER")
+_KEY_BYTES_MIN: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ZookeeperSettings:
+    """`quorum`: host:port, separated by commas. `root`: path of all our nodes,
+    `<path.root>/<cluster-id>`. Times in ms.
+
+    `answer_timeout_ms`: limit of one step, so that a holder learns in time that its lease is in
+    doubt.
+    """
+
+    quorum: str
+    root: str
+    session_timeout_ms: int
+    connection_timeout_ms: int
+    answer_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class HaSettings:
+    """`root`: `<storageDir>/<cluster-id>`. `zookeeper` None: the directory is the store; else it
+    holds only what is too large for ZooKeeper.
+
+    `key`: signs what is stored; empty: no signature.
+    """
+
+    root: Path
+    lease_ms: int
+    renew_ms: int
+    key: bytes
+    zookeeper: ZookeeperSettings | None = None
+
+    @property
+    def margin_ms(self) -> int:
+        """How much earlier than all others a holder stops trusting its lease."""
+        return self.renew_ms
+
+    @property
+    def poll_s(self) -> float:
+        """How often a waiting driver looks, in seconds."""
+        return self.renew_ms / 2000
+
+
+def ha_settings_of(settings: Settings) -> HaSettings | None:
+    """Read the settings. None: high availability is off. Raises ConfigurationError."""
+    kind = settings.get(HighAvailabilityOptions.TYPE).upper()
+    if kind == "NONE":
+        return None
+    if kind not in _KINDS:
+        instead = (
+            "KUBERNETES is not supported; use FILE with a directory that the drivers share, "
+            "or ZOOKEEPER"
+            if kind == "KUBERNETES"
+            else f"it takes one of {', '.join(_KINDS)}, got {kind!r}"
+        )
+        raise ConfigurationError(f"option 'high-availability.type': {instead}. Change the setting.")
+    if sys.platform == "win32":
+        raise ConfigurationError(
+            f"high-availability.type {kind} needs POSIX file locks and renames, which Windows "
+            "does not have. Run the driver on Linux or macOS."
+        )
+    lease_ms = settings.get(HighAvailabilityOptions.LEASE_DURATION)
+    renew_ms = settings.get(HighAvailabilityOptions.RENEW_INTERVAL)
+    if renew_ms < 1 or 2 * renew_ms > lease_ms:
+        raise ConfigurationError(
+            f"option 'penstock.high-availability.renew-interval' is {renew_ms} ms, but it "
+            f"must be at least 1 ms and at most half of the lease ({lease_ms} ms), so that "
+            "one late renewal does not lose the lease. Change the setting."
+        )
+    zookeeper = _zookeeper(settings, lease_ms) if kind == "ZOOKEEPER" else None
+    return HaSettings(_root(settings, kind), lease_ms, renew_ms, _key(settings), zookeeper)
+
+
+def _zookeeper(settings: Settings, lease_ms: int) -> ZookeeperSettings:
+    quorum = settings.get(HighAvailabilityOptions.ZOOKEEPER_QUORUM)
+    if not quorum:
+        raise ConfigurationError(
+            f"high-availability.type is ZOOKEEPER, so {HighAvailabilityOptions.ZOOKEEPER_QUORUM.key} must name its servers: host:port,host:port."
+        )
+    root = settings.get(HighAvailabilityOptions.ZOOKEEPER_ROOT).strip("/")
+    cluster = settings.get(HighAvailabilityOptions.CLUSTER_ID).strip("/")
+    session_timeout_ms = settings.get(HighAvailabilityOptions.ZOOKEEPER_SESSION_TIMEOUT)
+    return ZookeeperSettings(
+        quorum,
+        "/" + "/".join(filter(None, (root, quote(cluster, safe="")))),
+        session_timeout_ms,
+        settings.get(HighAvailabilityOptions.ZOOKEEPER_CONNECTION_TIMEOUT),
+        min(session_timeout_ms, lease_ms),
+    )
+
+
+def recovery_directory_of(settings: Settings) -> str | None:
+    """Return where jobs that name no directory store checkpoints for recovery; None: high availability is off."""
+    ha = ha_settings_of(settings)
+    return None if ha is None else f"{ha.root}-checkpoints"
+
+
+def _root(settings: Settings, kind: str) -> Path:
+    storage = settings.get(HighAvailabilityOptions.STORAGE_DIR)
+    if not storage:
+        raise ConfigurationError(
+            f"high-availability.type is {kind}, so high-availability.storageDir must name a directory "
+            "that all drivers share."
+        )
+    path = local_path(storage)
+    if path is None:
+        raise ConfigurationError(
+            f"high-availability.storageDir is {storage!r}, but {kind} needs a local or "
+            f"mounted directory, not {storage.partition(':')[0]}://: drivers elect a leader "
+            "by renaming, which object stores cannot do in one step. Name a directory such "
+            "as file:///mnt/ha (NFS works). Checkpoints may be stored elsewhere: "
+            "execution.checkpointing.dir."
+        )
+    cluster = settings.get(HighAvailabilityOptions.CLUSTER_ID).strip("/")
+    if not cluster or cluster in {".", ".."}:
+        raise ConfigurationError(
+            "high-availability.cluster-id is empty. Set it to the name of the cluster."
+        )
+    return Path(path) / quote(cluster, safe="")
+
+
+def _key(settings: Settings) -> bytes:
+    name = settings.get(HighAvailabilityOptions.KEY_FILE)
+    if not name:
+        return b""
+    try:
+        with os.fdopen(private_files.open_checked(name), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            key = file.read().strip()
+    except (OSError, private_files.NotPrivate) as error:
+        raise ConfigurationError(
+            f"penstock.high-availability.key-file: cannot read {name!r}: {error}"
+        ) from error
+    if stat.S_IMODE(mode) & 0o077:
+        raise ConfigurationError(
+            f"penstock.high-availability.key-file: other users may read {name!r}. Run chmod "
+            "600 on it."
+        )
+    if len(key) < _KEY_BYTES_MIN:
+        raise ConfigurationError(
+            f"penstock.high-availability.key-file: {name!r} holds {len(key)} bytes, but at "
+            f"least {_KEY_BYTES_MIN} are needed. Write a longer key."
+        )
+    return key
+
+
+def make_private(root: Path, key: bytes) -> None:
+    """Make the directory, for this user alone. Without a key, no other user may write what we
+    unpickle.
+
+    Raises: ConfigurationError.
+    """
+    try:
+        private_files.make_folder(str(root), is_checked=not key)
+    except OSError as error:
+        raise ConfigurationError(
+            f"high-availability.storageDir: cannot use {str(root)!r}: {error}"
+        ) from error
+    except private_files.NotPrivate as error:
+        raise ConfigurationError(
+            f"high-availability.storageDir: {error}. Or set a key that signs what is stored there: "
+            "penstock.high-availability.key-file."
+        ) from error

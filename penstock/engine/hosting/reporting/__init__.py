@@ -1,0 +1,1 @@
+"""Metrics and logs of processes, and the log lines of state transitions."""

@@ -1,0 +1,88 @@
+"""The Penstock side of a Spark task of a BATCH job."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from penstock.engine.hosting.shipping.interpreter import VARIABLE
+from penstock.engine.hosting.shipping.least_versions import check_here
+from penstock.engine.hosting.spark.batch.allocator import large_blocks_kept
+from penstock.engine.hosting.spark.batch.batch_task import BatchTask
+from penstock.engine.hosting.spark.batch.orders import Orders
+from penstock.engine.hosting.spark.batch.runner import failure_of
+from penstock.engine.hosting.spark.batch.shuffle_output import FRAME_PARTITION
+from penstock.engine.model.messages import FailureInfo
+
+_KEY: Final = struct.Struct("!q")
+_BEGIN: Final = "---- Penstock: failure of a subtask ----"
+_END: Final = "---- Penstock: end of failure"
+
+
+class SubtaskFailed(Exception):
+    """Carries a failure to the driver. Spark passes on only the text of an exception; `failure_in`
+    finds the failure in it.
+    """
+
+    def __init__(self, failure: FailureInfo) -> None:
+        told = json.dumps({"kind": failure.kind, "is_user_code": failure.is_user_code})
+        super().__init__(f"\n{_BEGIN}\n{failure.text}\n{_END} {told}\n")
+
+
+def run(
+    orders: bytes,
+    subtask: int,
+    attempt: int,
+    records: Iterator[bytes],
+    tell_aside: Callable[[bytes], None] | None,
+) -> Iterator[bytes]:
+    """See `spark_task.run_subtask`.
+
+    `orders`: pickled by the driver, and authenticated by Spark. `tell_aside`: takes the record for
+    the driver; None: it is yielded with the others.
+    """
+    os.environ[VARIABLE] = sys.executable
+    told: Orders = pickle.loads(orders)
+    for partition, record in _records(told, subtask, attempt, records):
+        if tell_aside is not None and partition == told.driver_partition:
+            tell_aside(record)
+            continue
+        yield _KEY.pack(partition)
+        yield record
+
+
+def frames(orders: bytes, subtask: int, attempt: int, records: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the Arrow messages of the stage whose result becomes a DataFrame. Arguments: see `run`."""
+    os.environ[VARIABLE] = sys.executable
+    for partition, record in _records(pickle.loads(orders), subtask, attempt, records):
+        if partition == FRAME_PARTITION:
+            yield record
+
+
+def _records(
+    told: Orders, subtask: int, attempt: int, records: Iterator[bytes]
+) -> Iterator[tuple[int, bytes]]:
+    try:
+        check_here()
+        with large_blocks_kept():
+            yield from BatchTask(told, subtask, attempt, records).run()
+    except Exception as error:  # Any error: Spark must pass on our own text.
+        where = f"  in task:     {told.vertex_name} ({subtask + 1}/{told.parallelism}), attempt {attempt}"
+        raise SubtaskFailed(
+            failure_of(error, where, is_full=told.settings.tells_all_frames)
+        ) from None
+
+
+def failure_in(text: str) -> FailureInfo | None:
+    """Find a subtask's failure in the text of Spark's error; None: no subtask failed."""
+    begin = text.find(_BEGIN)
+    end = text.find(_END, begin)
+    if begin < 0 or end < 0:
+        return None
+    told, _ = json.JSONDecoder().raw_decode(text[end + len(_END) :].lstrip())
+    return FailureInfo(told["kind"], text[begin + len(_BEGIN) : end].strip(), told["is_user_code"])

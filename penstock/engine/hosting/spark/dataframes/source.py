@@ -1,0 +1,304 @@
+"""A DataFrame as a source, as tasks see it. Knows nothing of Spark, so that a TaskManager need not
+load it.
+
+In a streaming job, a split is a partition and the position reached in it: a count of batches and
+their checksum. In a BATCH job, the stage itself reads the partitions, and a subtask has one split:
+the messages of its Spark task.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from penstock.engine.hosting.network.wire.handshake import Credentials
+from penstock.engine.hosting.spark.dataframes.feed_reader import FeedFailed, FeedPlace, FeedStream
+from penstock.engine.hosting.spark.dataframes.feed_wire import Position
+from penstock.engine.hosting.spark.dataframes.messages import FrameFormat, MessageDecoder
+from penstock.engine.hosting.spark.dataframes.spool import SpoolFile, SpoolStream
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.types import RowTypeInfo
+from penstock.engine.runtime.sources.contract import (
+    Boundedness,
+    EnumeratorContext,
+    Fetched,
+    Polled,
+    ReaderContext,
+    ReaderStatus,
+    Source,
+    SourceReader,
+    SplitBatch,
+    SplitEnumerator,
+    SplitReader,
+)
+from penstock.engine.runtime.sources.queue_enumerator import QueueEnumerator
+from penstock.engine.runtime.sources.reader_base import SourceReaderBase
+
+_LOOK_MS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSplit:
+    """`file`: where the partition is kept. None: Spark computes it directly for its reader."""
+
+    partition: int
+    position: Position = field(default_factory=Position)
+    file: SpoolFile | None = None
+
+
+class FrameRun(Protocol):
+    """A DataFrame in one streaming job, on the driver."""
+
+    def place_for_reader(self) -> FeedPlace:
+        """Return where one reader gets feeds, with a ticket that is valid once."""
+
+    def partitions(self) -> int:
+        """Return the number of partitions; may take as long as Spark takes for the shuffles below the DataFrame."""
+
+    @property
+    def is_spooled(self) -> bool: ...
+
+    def spool(self, partitions: Sequence[int]) -> None:
+        """Have Spark write these partitions to files, unless it does already."""
+
+    def spooled(self) -> dict[int, SpoolFile]:
+        """Return the partitions that are written by now. Raises: ExternalError: Spark has given up."""
+
+
+class Frame(Protocol):
+    """A DataFrame on the driver. `run`: its run in the streaming job that is being started, or None."""
+
+    run: FrameRun | None
+
+    def messages_of(self, subtasks: int) -> Any:
+        """Return an RDD of Arrow messages with a partition for each of `subtasks`."""
+
+    def collected(self, subtasks: int, subtask: int) -> list[bytes]:
+        """Return the messages of one subtask, in this process."""
+
+
+class FrameSource(Source):
+    """The source that `env.from_spark` makes. It is pickled without its DataFrame, which stays on the driver."""
+
+    def __init__(self, frame: Frame, form: FrameFormat) -> None:
+        self.frame: Frame | None = frame
+        self.form = form
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"frame": None, "form": self.form}
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    @property
+    def produced_type(self) -> RowTypeInfo:
+        return self.form.type_info
+
+    def in_batch(self) -> FrameSource:
+        return StageFrameSource(self.frame, self.form) if self.frame is not None else self
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        run = None if self.frame is None else self.frame.run
+        if run is None:
+            raise ConfigurationError(
+                "a job that reads a DataFrame needs the program that makes the DataFrame to "
+                "continue: run that program again with the same "
+                "high-availability.cluster-id, instead of `penstock recover`."
+            )
+        return FrameEnumerator(context, run)
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        return FrameReader(context, self.form)
+
+
+class StageFrameSource(FrameSource):
+    """The source in a BATCH job."""
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        return StageReader(self.form)
+
+
+# ---------------------------------------------------------------------- streaming
+
+
+class FrameEnumerator(QueueEnumerator):
+    """Gives out one partition per request, once Spark has it. It first tells a new reader where to get feeds."""
+
+    def __init__(self, context: EnumeratorContext, run: FrameRun) -> None:
+        super().__init__(context, (), is_final=False)
+        self._run = run
+        self._missing: set[int] | None = None
+        self._is_spooling = False
+
+    def start(self) -> None:
+        is_new = self._missing is None
+        if self._missing is None:
+            self._missing = set(range(self._run.partitions()))
+        if is_new and not self._run.is_spooled:
+            self._splits.extend(FrameSplit(one) for one in sorted(self._missing))
+            self._missing = set()
+        self._is_final = not self._missing
+
+    def add_reader(self, subtask: int) -> None:
+        """Register a reader. Files are written only from the first reader on: before, Spark's cores
+        are for the TaskManagers.
+        """
+        self._context.assign_splits(subtask, [self._run.place_for_reader()])
+        if self._missing and not self._is_spooling:
+            self._is_spooling = True
+            self._run.spool(sorted(self._missing))
+            self._context.call_periodically(_LOOK_MS, self._look)
+            self._look()
+
+    def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
+        super().add_splits_back([one for one in splits if isinstance(one, FrameSplit)], subtask)
+
+    def snapshot_state(self) -> Any:
+        return sorted(self._missing or ()), super().snapshot_state()
+
+    def restore_state(self, state: Any) -> None:
+        missing, splits = state
+        self._missing = set(missing)
+        super().restore_state(splits)
+
+    def _look(self) -> None:
+        assert self._missing is not None
+        if not self._missing:
+            return
+        there = {p: file for p, file in self._run.spooled().items() if p in self._missing}
+        self._missing -= there.keys()
+        self.add(FrameSplit(partition, file=file) for partition, file in there.items())
+        if not self._missing:
+            self._is_final = True
+            waiting, self._waiting = self._waiting, {}
+            for subtask, host in waiting.items():
+                self.handle_split_request(subtask, host)
+
+
+class FrameReader(SourceReaderBase):
+    """Reads one partition after the other."""
+
+    def __init__(self, context: ReaderContext, form: FrameFormat) -> None:
+        super().__init__(context)
+        self._form = form
+        self._place: FeedPlace | None = None
+        self._early: list[FrameSplit] = []
+
+    def create_split_reader(self) -> SplitReader:
+        assert self._place is not None
+        return FrameSplitReader(self._form, self._place)
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        """Take splits. Restored splits wait until the driver has said where to get feeds."""
+        for one in splits:
+            if isinstance(one, FeedPlace):
+                self._place = one
+            else:
+                self._early.append(one)
+        self._open.update((one.partition, one) for one in self._early)
+        if self._place is not None and self._early:
+            waiting, self._early = self._early, []
+            super().add_splits(waiting)
+
+    def split_ids(self, splits: Sequence[Any]) -> Sequence[Any]:
+        """Return nothing: splits are read one after the other."""
+        return ()
+
+    def split_id(self, split: Any) -> Hashable:
+        return int(split.partition)
+
+
+class FrameSplitReader(SplitReader):
+    """Reads splits on the fetcher's thread."""
+
+    def __init__(self, form: FrameFormat, place: FeedPlace) -> None:
+        self._decoder = MessageDecoder(form)
+        self._place = place
+        self._credentials: Credentials | None = None
+        self._splits: list[FrameSplit] = []
+        self._stream: FeedStream | SpoolStream | None = None
+        self._woken, self._waker = socket.socketpair()
+        self._woken.setblocking(False)
+        self._waker.setblocking(False)
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        self._splits.extend(splits)
+
+    def fetch(self) -> Fetched:
+        split = self._splits[0]
+        if self._stream is None:
+            self._stream = self._opened(split)
+        message = self._stream.next()
+        if message is not None:
+            batch = self._decoder.batch(message)
+            behind = replace(split, position=self._stream.position)
+            return Fetched([SplitBatch(batch, split.partition, behind)])
+        self._forget_wakes()
+        if not self._stream.is_over:
+            return Fetched()
+        self._stream.close()
+        self._stream = None
+        self._splits.pop(0)
+        return Fetched(finished=[split.partition])
+
+    def wake_up(self) -> None:
+        try:
+            self._waker.send(b"x")
+        except OSError:  # Either the socket is full, and so wakes as well, or it is closed.
+            return
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._woken.close()
+        self._waker.close()
+
+    def _opened(self, split: FrameSplit) -> FeedStream | SpoolStream:
+        if split.file is not None:
+            return SpoolStream(split.file, split.position)
+        try:
+            if self._credentials is None:
+                self._credentials = self._place.registered()
+            return FeedStream(
+                self._place, self._credentials, split.partition, split.position, self._woken
+            )
+        except OSError as error:
+            raise FeedFailed(
+                f"the driver cannot be reached at {self._place.host}:{self._place.port} for partition {split.partition} of "
+                f"the DataFrame: {error}"
+            ) from error
+
+    def _forget_wakes(self) -> None:
+        try:
+            while self._woken.recv(64):
+                pass
+        except OSError:  # No more wakes are waiting.
+            return
+
+
+# ---------------------------------------------------------------------- BATCH
+
+
+class StageReader(SourceReader):
+    """Reads the messages of its Spark task. It blocks while Spark computes the next message."""
+
+    def __init__(self, form: FrameFormat) -> None:
+        self._decoder = MessageDecoder(form)
+        self._messages: Iterator[bytes] | None = None
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        (self._messages,) = splits
+
+    def notify_no_more_splits(self) -> None:
+        """Does nothing: there is exactly one split."""
+
+    def poll_next(self) -> Polled:
+        if self._messages is None:
+            return ReaderStatus.NOTHING_AVAILABLE
+        message = next(self._messages, None)
+        if message is None:
+            return ReaderStatus.END_OF_INPUT
+        return SplitBatch(self._decoder.batch(message))

@@ -1,0 +1,348 @@
+"""TaskManagers as Spark tasks: each job has its own, or takes slots of workers that jobs share.
+
+Both providers know what Spark can give, and where the driver is dialled; only the way to a TaskManager differs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark import Broadcast, SparkContext
+from pyspark.sql import SparkSession
+
+from penstock.engine.hosting.network.wire.addresses import Addresses, Endpoint
+from penstock.engine.hosting.provider import HostChanges, MasterAddress, OnEnded
+from penstock.engine.hosting.shipping.program_files import bring_files
+from penstock.engine.hosting.shipping.worker_files import WorkerFiles
+from penstock.engine.hosting.spark.background_jobs import BackgroundJobs, body_of, package_for
+from penstock.engine.hosting.spark.checks import LOCAL, is_true
+from penstock.engine.hosting.spark.configuration import configuration_of
+from penstock.engine.hosting.spark.session_workers import idle_workers, make_room
+from penstock.engine.hosting.spark.slots import STOPPED, SparkSlots
+from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.hosting.taskmanager_order import TaskManagerOrder, WorkerOrder
+from penstock.engine.model.errors import NoResourceAvailable
+from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.plain import to_plain
+from penstock.engine.model.program import ProgramSettings
+from penstock.engine.model.slot_size import UNSIZED, SlotSize
+
+# ---------------------------------------------------------------------- executor watch
+# Looks in intervals at which executors there are, which of them Spark is about to take away, and
+# how many task slots are free.
+#
+# Spark tells a JVM listener when it decommissions an executor, but Python programs have none
+# without a server for callbacks. So its scheduler is asked: it knows of the executor from the
+# moment at which Spark, the cluster's manager or the executor's machine has announced the end.
+# Source: Spark TaskScheduler.getExecutorDecommissionState, AppStatusStore.executorList.
+
+
+_INTERVAL_S: Final = 0.5
+_LOCAL_INTERVAL_S: Final = 2.0
+"""There are no executors that come or go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executors:
+    """`leaving`: ids of executors that Spark gives no tasks any more. `slots`: task slots of the others. `free`: those of them that no task
+    holds; None: Spark starts executors as they are asked for.
+    """
+
+    leaving: frozenset[str]
+    slots: int
+    free: int | None = None
+
+
+class ExecutorWatch:
+    """Owns a thread from `start` to `stop`."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self._ended = threading.Event()
+        self._first: Executors | None = None
+        self._left: frozenset[str] = frozenset()
+        self.changes = HostChanges()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="penstock-executors", daemon=True).start()
+
+    def stop(self) -> None:
+        self._ended.set()
+
+    def _run(self) -> None:
+        is_local = LOCAL.match(self._context.master) is not None
+        interval_s = _LOCAL_INTERVAL_S if is_local else _INTERVAL_S
+        while not self._ended.is_set():
+            found = executors_of(self._context)
+            if found is not None:
+                self._note(found)
+            self._ended.wait(interval_s)
+
+    def _note(self, found: Executors) -> None:
+        """An executor that leaves never comes back under its id. One that is gone, and another in its place, is no growth."""
+        first = self._first = self._first or found
+        self._left |= found.leaving
+        grown = max(self.changes.more_slots, found.slots - first.slots)
+        self.changes = HostChanges(self._left, grown, found.free, self.changes.look + 1)
+
+
+def executors_of(context: SparkContext) -> Executors | None:
+    """Ask Spark. None: the session was stopped, or this Spark has other classes. Never raises."""
+    try:
+        conf = configuration_of(context)
+        java: Any = context._jsc.sc()
+        scheduler, listed = java.taskScheduler(), java.statusStore().executorList(True)
+        summaries = [listed.apply(index) for index in range(listed.size())]
+        is_local = LOCAL.match(context.master) is not None
+        cores = {
+            one.id(): one.totalCores() for one in summaries if is_local or one.id() != "driver"
+        }
+        leaving = frozenset(
+            name for name in cores if scheduler.getExecutorDecommissionState(name).isDefined()
+        )
+        per_task = int(conf.get("spark.task.cpus") or 1)
+        is_dynamic = is_true(conf.get("spark.dynamicAllocation.enabled"))
+        staying = sum(count // per_task for name, count in cores.items() if name not in leaving)
+        if is_dynamic:
+            return Executors(leaving, 0)
+        # What Spark publishes of running tasks may be seconds old.
+        running = int(scheduler.rootPool().runningTasks())
+        return Executors(leaving, staying, max(0, staying - running))
+    except Exception:  # Py4J: the JVM or the session is gone, or this Spark is another one.
+        return None
+
+
+# ---------------------------------------------------------------------- provider
+
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+class SparkPlace:
+    """What is the same for both providers of a job on a SparkSession (the user's or the embedded one)."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        slots: int,
+        switch_interval_s: float | None = None,
+        addresses: Addresses | None = None,
+    ) -> None:
+        self._addresses = addresses or Addresses()
+        self.slots_per_taskmanager = slots
+        self._context = spark.sparkContext
+        self._slots = SparkSlots(spark.sparkContext)
+        self._switch_interval_s = switch_interval_s
+        self._master: MasterAddress | None = None
+        self._on_ended: OnEnded = lambda _resource_id, _cause: None
+        self._registered: set[ResourceId] = set()
+        self._granted: int | None = None
+        self._files = WorkerFiles()
+        self._executors = ExecutorWatch(spark.sparkContext)
+
+    @property
+    def is_local(self) -> bool:
+        return self._slots.is_local
+
+    @property
+    def _has_executor_log(self) -> bool:
+        """Whether executors have a log. In `local[n]` the executor is the driver, and its stderr is
+        the user's console.
+        """
+        master = str(self._context.master)
+        return master != "local" and not master.startswith("local[")
+
+    @property
+    def shares_files(self) -> bool:
+        return self.is_local
+
+    def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None:
+        self._files = bring_files(self._context, program)
+
+    @property
+    def control_endpoint(self) -> Endpoint:
+        return control_endpoint_of(self._context, self._addresses)
+
+    # ------------------------------------------------------------------ task slots
+
+    def max_taskmanagers(self, wanted: int | None = None) -> int | None:
+        """Return the application's task slots that no other Spark task holds; None under dynamic
+        allocation.
+
+        Without `wanted`, returns the result of the former call.
+        """
+        if wanted is None and self._granted is not None:
+            return self._granted
+        self._granted = self._free(wanted or 1)
+        return self._granted
+
+    def _free(self, wanted: int) -> int | None:
+        """The task slots that are free, or that idle workers of other jobs hold: these make room."""
+        idle = len(idle_workers(self._context))
+        free = self._slots.free(max(0, wanted - idle))
+        if not idle or free is None:
+            return free
+        if free < wanted:
+            make_room(self._context, wanted - free)
+            free = self._slots.free(wanted) or 0
+        return free + len(idle_workers(self._context))
+
+    def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
+        """As the port. Task slots are of the usual size; a larger task takes several."""
+        size_of = self._slots.size()
+        refusal = next(filter(None, map(size_of.refusal, taskmanagers)), None)
+        if refusal is None and any(taskmanagers):
+            refusal = size_of.packing_refusal(taskmanagers, self._slots.executors())
+        if refusal is not None:
+            raise NoResourceAvailable(refusal)
+        per_task = size_of.task_cpus
+        return sum(-(-size_of.cpus_for(s) // per_task) * n for s, n in taskmanagers.items())
+
+    def gone(self) -> str | None:
+        return STOPPED if self._slots.is_stopped() else None
+
+    def changes(self) -> HostChanges:
+        return self._executors.changes
+
+    def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
+        """Does nothing: their processes end with them."""
+
+    def describe(self) -> str:
+        return self._slots.describe()
+
+    def progress(self, resource_id: ResourceId) -> int | None:
+        return None  # Its supervisor tells.
+
+    # ------------------------------------------------------------------ orders
+
+    @property
+    def _python(self) -> str | None:
+        """The interpreter of TaskManagers. On the driver's own machine its own exists; elsewhere Spark's choice counts."""
+        return sys.executable if self.is_local else None
+
+    def _worker_order(self, master: MasterAddress) -> WorkerOrder:
+        return WorkerOrder(
+            files=self._files,
+            switch_interval_s=self._switch_interval_s,
+            heartbeat_interval_s=master.heartbeat_interval_s,
+            has_log=self._has_executor_log,
+            logs=master.logs,
+        )
+
+    def _task_settings(self, usual: TaskSettings, _slots: int, _size: SlotSize) -> TaskSettings:
+        """The settings of a TaskManager of so many slots."""
+        return usual
+
+    def _taskmanager(self, name: ResourceId, start_id: str, slots: int, size: SlotSize) -> Any:
+        """Return the order for one TaskManager, as plain data and without secrets."""
+        master = self._master
+        assert master is not None
+        order = TaskManagerOrder(
+            slots=slots,
+            size=size,
+            bind_host=LOOPBACK if self.is_local else None,
+            addresses=self._addresses,
+            task_settings=self._task_settings(master.task_settings, slots, size),
+        )
+        return {
+            "taskmanager": to_plain(order),
+            "start_id": start_id,
+            "resource_id": name,
+            "master_host": master.host,
+            "master_port": master.port,
+            "token": master.credentials.token,
+            "cluster_id": master.credentials.cluster_id,
+            "heartbeat_interval_s": master.heartbeat_interval_s,
+            "silence_timeout_s": master.silence_timeout_s,
+        }
+
+
+class SparkProvider(SparkPlace):
+    """The provider of one job that shares no process: each TaskManager has a Spark task, which ends with it."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        slots: int,
+        switch_interval_s: float | None = None,
+        addresses: Addresses | None = None,
+    ) -> None:
+        super().__init__(spark, slots, switch_interval_s, addresses)
+        self._jobs = BackgroundJobs(self._context, self._slots, "")
+        self._package: Broadcast[bytes] | str = ""
+
+    def has_free_slots(self) -> bool:
+        return not self._jobs.lack_places(self._jobs.running() - self._registered)
+
+    def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
+        self._executors.start()
+        self._master = master
+        self._on_ended = on_ended
+        self._jobs.group = master.credentials.cluster_id[:8]
+        self._package = package_for(self._context)
+
+    def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
+        """Start a TaskManager. Never raises; errors are reported by `on_ended`."""
+        self._jobs.start(
+            resource_id,
+            size,
+            lambda: body_of(self._config(resource_id, size), self._package),
+            self._on_ended,
+        )
+
+    def registered(self, resource_id: ResourceId) -> None:
+        self._registered.add(resource_id)
+        self._jobs.is_up(resource_id)
+
+    def stop(self, resource_id: ResourceId) -> None:
+        self._jobs.stop_later(resource_id)
+
+    def close(self) -> None:
+        """End all. Never raises."""
+        self._executors.stop()
+        self._jobs.close(self._registered)
+        if isinstance(self._package, Broadcast):
+            with contextlib.suppress(Exception):  # The session may be stopped already.
+                self._package.destroy()
+
+    def _config(self, resource_id: ResourceId, size: SlotSize) -> dict[str, Any]:
+        """Plain data, as the child process gets it: the Spark worker that unpickles this does not have our classes."""
+        master = self._master
+        assert master is not None
+        slots = 1 if size else self.slots_per_taskmanager
+        return {
+            "worker_id": resource_id,
+            "host": master.host,
+            "port": master.port,
+            "ticket": master.tickets.new().to_plain(),
+            "heartbeat_interval_s": master.heartbeat_interval_s,
+            "silence_timeout_s": master.silence_timeout_s,
+            "python": self._python,
+            "worker": to_plain(self._worker_order(master)),
+            "only": self._taskmanager(resource_id, resource_id, slots, size),
+        }
+
+
+def control_endpoint_of(context: SparkContext, told: Addresses) -> Endpoint:
+    """Return where the JobManager listens and is dialled, unless it is configured.
+
+    It is dialled at the driver's address as Spark's executors know it, and listens where Spark's
+    driver listens (for example all interfaces in a container); on loopback in local modes.
+    """
+    host, bind_host = LOOPBACK, LOOPBACK
+    if not str(context.master).startswith("local"):
+        # Spark writes IPv6 addresses in brackets, but sockets take them without.
+        conf = configuration_of(context)
+        host = (conf.get("spark.driver.host") or LOOPBACK).strip("[]")
+        bind_host = (conf.get("spark.driver.bindAddress") or host).strip("[]")
+    return Endpoint(
+        told.control_bind_host or bind_host,
+        told.control_ports,
+        told.control_host or host,
+        told.control_port,
+    )

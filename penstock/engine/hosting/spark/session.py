@@ -1,0 +1,338 @@
+"""The Spark session of this process: the user's, one on the master that a launcher has named, or the embedded one.
+
+Whoever names a master gets it: `penstock.spark.master` (`--master`), then what Spark itself reads: spark-submit,
+PYSPARK_SUBMIT_ARGS, spark-defaults.conf. The embedded session starts only where nobody has. It is `local[n]`, bound to
+loopback, without a UI; Spark's log goes to a file, because the console belongs to the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from penstock.engine.hosting.shipping.interpreter import executable_of
+from penstock.engine.hosting.spark.log_folder import log_folder, remove_with
+from penstock.engine.model.config import PENSTOCK_PREFIX, SPARK_PREFIX, Settings
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.cluster import SparkOptions
+
+UNNAMED: Final = "local[unnamed]"
+"""The master that Spark's JVM reports where nobody has named one."""
+_MASTER: Final = "spark.master"
+_OPTIONS: Final = SPARK_PREFIX + PENSTOCK_PREFIX
+_SHELL: Final = "pyspark-shell"
+"""The name that Spark gives an application that has none."""
+_LOG_TAIL: Final = 4000
+_JAVA_MIN: Final = 17
+_BREW_PREFIXES: Final = ("/opt/homebrew", "/usr/local", "/home/linuxbrew/.linuxbrew")
+_LOG4J: Final = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log_file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+"""
+
+
+class _Embedded:
+    """The one embedded session of this process, and its JVM."""
+
+    session: SparkSession | None = None
+    cores: int = 0
+    log_file: Path | None = None  # Of the JVM that this module has started.
+    is_unnamed: bool = False  # Nobody has named a master when the JVM was started.
+    lock = threading.RLock()  # Jobs may be submitted from several threads.
+
+
+def active_session() -> SparkSession | None:
+    """Return the user's session, even in a thread for which none is active. The embedded session does not count."""
+    context = SparkContext._active_spark_context
+    if context is None or context._jsc is None:
+        return None
+    # An embedded session that is just being started is not in `_embedded` yet.
+    with _Embedded.lock:
+        ours = _Embedded.session
+    if ours is not None and ours.sparkContext is context:
+        return None
+    spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    is_alive = spark is not None and spark.sparkContext is context
+    return spark if is_alive else SparkSession(context)
+
+
+def session_for(settings: Settings, cores: int, conf: Mapping[str, str]) -> SparkSession:
+    """Return the user's session, the one on the named master, or an embedded one with so many logical cores.
+
+    The first two are used as they are. The embedded one starts anew when a job needs more cores. `conf`: Spark settings of
+    the command line. Raises ConfigurationError: it does not start.
+    """
+    with _Embedded.lock:
+        running = _Embedded.session
+        is_alive = running is not None and running.sparkContext._jsc is not None
+        if running is not None and is_alive and cores <= _Embedded.cores:
+            return running
+        users = active_session()
+        if users is not None:
+            return users
+        if running is not None and is_alive:
+            running.stop()
+        _Embedded.session = None
+        started, is_embedded = _start(settings, max(cores, 2), conf)
+        if is_embedded:
+            _Embedded.session, _Embedded.cores = started, max(cores, 2)
+        return started
+
+
+def names_master(settings: Settings, conf: Mapping[str, str]) -> bool:
+    """Return whether somebody has named the master of a session that starts now."""
+    return _named_master(settings, launched_configuration(settings, conf)) is not None
+
+
+def launched_configuration(settings: Settings, conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the configuration that a session starts with: Spark's own, with `conf` over it.
+
+    Spark's JVM knows what spark-submit, PYSPARK_SUBMIT_ARGS and spark-defaults.conf have set. It starts here if this
+    process has none. Raises ConfigurationError: it does not start.
+    """
+    with _Embedded.lock:
+        if SparkContext._gateway is None:
+            _start_jvm(settings, conf)
+        found = dict(SparkConf().getAll())
+        if found.get(_MASTER) == UNNAMED:
+            # A session of the user's own must not meet this master: it gets Spark's default.
+            jvm: Any = SparkContext._jvm
+            jvm.java.lang.System.setProperty(_MASTER, "local[*]")
+            _Embedded.is_unnamed = True
+        if _Embedded.is_unnamed:
+            del found[_MASTER]
+        return found | dict(conf)
+
+
+def give_away() -> None:
+    """The embedded session is ours no longer: from now on it is used as it is, like a user's."""
+    with _Embedded.lock:
+        _Embedded.session = None
+
+
+def _named_master(settings: Settings, launched: Mapping[str, str]) -> str | None:
+    return settings.get(SparkOptions.MASTER) or launched.get(_MASTER)
+
+
+def _python_for(master: str, settings: Settings) -> str:
+    """The interpreter of Spark's workers. With a local master they share one with the driver."""
+    is_local = master.startswith("local")
+    return (None if is_local else executable_of(settings)) or sys.executable
+
+
+def _start_jvm(settings: Settings, conf: Mapping[str, str]) -> None:
+    """Start Spark's JVM, or reach the one that spark-submit has started. Not thread-safe."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()
+        return
+    _refuse_connect(settings.get(SparkOptions.MASTER) or conf.get(_MASTER) or "")
+    ensure_java()
+    log_file = _log_file(settings)
+    # Spark keeps these for all sessions of this JVM; Penstock's own options are for one run.
+    early = [(key, value) for key, value in conf.items() if not key.startswith(_OPTIONS)]
+    variables = {
+        # Spark asks this one last, after its flags, properties and files.
+        "MASTER": os.environ.get("MASTER", UNNAMED),
+        "SPARK_SUBMIT_OPTS": f"{_java_options(log_file)} {os.environ.get('SPARK_SUBMIT_OPTS', '')}",
+    }
+    former = {key: os.environ.get(key) for key in variables}
+    os.environ.update(variables)
+    try:
+        with _errors_to(log_file):
+            SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(early))
+    finally:
+        for key, value in former.items():
+            os.environ.pop(key) if value is None else os.environ.update({key: value})
+    _Embedded.log_file = log_file
+
+
+def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> tuple[SparkSession, bool]:
+    """Start a session. Returns it, and whether it is embedded: nobody has named a master."""
+    launched = launched_configuration(settings, conf)
+    named = _named_master(settings, launched)
+    master = named or f"local[{cores}]"
+    _refuse_connect(master)
+    python = launched.get("spark.pyspark.python")
+    if (
+        python is not None
+    ):  # PySpark reads the variable only; Spark's launcher sets it in the same way.
+        os.environ["PYSPARK_PYTHON"] = python
+    else:  # Otherwise Spark takes the python3 of PATH.
+        os.environ.setdefault("PYSPARK_PYTHON", _python_for(master, settings))
+    what = f"embedded Spark ({master})" if named is None else f"Spark on master {master}"
+    print(f"penstock: starting {what}{_log_to(settings)}", file=sys.stderr)
+    builder = SparkSession.builder.config(map=_defaults(launched, master) | dict(conf))
+    with _errors_to(_Embedded.log_file):
+        session = builder.master(master).getOrCreate()
+    remove_with(session.sparkContext)
+    return session, named is None
+
+
+def _log_file(settings: Settings) -> Path:
+    named = settings.get(SparkOptions.LOG_FILE)
+    return Path(named).absolute() if named else log_folder() / "spark.log"
+
+
+def _log_to(settings: Settings) -> str:
+    """Have Spark log to the file of these settings, and return the end of the line that says so."""
+    named, log_file = settings.get(SparkOptions.LOG_FILE), _Embedded.log_file
+    if log_file is None and named is None:
+        return ""  # The JVM of spark-submit logs where Spark's own settings say.
+    wanted = _log_file(settings)
+    jvm: Any = SparkContext._jvm
+    if wanted != log_file:
+        place = jvm.java.net.URI(_log4j(wanted).as_uri())
+        jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure(place)
+        _Embedded.log_file = wanted
+    until = "" if named else ", until the program ends"
+    return f"; its log{until}: {wanted}"
+
+
+@contextlib.contextmanager
+def _errors_to(log_file: Path | None) -> Generator[None, None, None]:
+    """Permanently redirect stderr of the JVM and Python workers that are started inside to the log. None: leave it.
+
+    Other threads that write to stderr during these seconds are redirected too. Raises
+    ConfigurationError with the end of the log if Spark does not start.
+    """
+    with contextlib.ExitStack() as redirected:
+        if log_file is not None:
+            redirected.enter_context(_redirected(log_file))
+        try:
+            yield
+        except Exception as error:  # Py4J's and PySpark's errors have no base of their own.
+            tail = ""
+            if log_file is not None:
+                text = log_file.read_text(encoding="utf-8", errors="replace")
+                tail = f"\n{text[-_LOG_TAIL:]}"
+            raise ConfigurationError(f"Spark did not start: {error}{tail}") from error
+
+
+@contextlib.contextmanager
+def _redirected(log_file: Path) -> Generator[None, None, None]:
+    sys.stderr.flush()
+    saved = os.dup(2)
+    log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 2)
+    os.close(log)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def _refuse_connect(master: str) -> None:
+    """Raises ConfigurationError."""
+    remote = os.environ.get("SPARK_REMOTE")
+    if remote or master.startswith("sc://"):
+        raise ConfigurationError(
+            f"this is a Spark Connect client ({remote or master}), which has no SparkContext "
+            "and so cannot run TaskManagers or stages. Unset SPARK_REMOTE, and run the "
+            "program as a driver of the cluster: give its master (spark://, yarn, k8s://) by "
+            "--master, or use spark-submit."
+        )
+
+
+def _log4j(log_file: Path) -> Path:
+    """Write log4j's configuration, and return its place."""
+    log4j = log_folder() / "log4j.properties"
+    log4j.write_text(_LOG4J.format(log_file=log_file), encoding="utf-8")
+    return log4j
+
+
+def _java_options(log_file: Path) -> str:
+    place = f"file:{_log4j(log_file)}"
+    return f'"-Dlog4j2.configurationFile={place}" -XX:TieredStopAtLevel=1'
+
+
+def _defaults(launched: Mapping[str, str], master: str) -> dict[str, str]:
+    """Return the settings of Spark that Penstock adds where the launcher sets none."""
+    found = {}
+    if _Embedded.log_file is not None:  # Spark's bar would cover the console of the job.
+        found["spark.ui.showConsoleProgress"] = "false"
+    if launched.get("spark.app.name", _SHELL) == _SHELL:
+        found["spark.app.name"] = "penstock"
+    if master.startswith("local"):  # On a cluster Spark finds the driver's address by itself.
+        usual = {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.sql.warehouse.dir": str(log_folder() / "warehouse"),
+        }
+        found |= {key: value for key, value in usual.items() if key not in launched}
+    return found
+
+
+def ensure_java() -> None:
+    """Make sure that there is a Java that Spark can use, and report a missing one better than
+    PySpark does.
+
+    A `JAVA_HOME` without Java gives way to a Java that is found (scripts/ensure-java does the
+    same). Homebrew's openjdk, which is never on PATH, is found. A named Java that is too old is an
+    error. Raises ConfigurationError.
+    """
+    home = os.environ.get("JAVA_HOME")
+    on_path = shutil.which("java")
+    named = Path(home) / "bin" / "java" if home else Path(on_path or "java")
+    version = java_major(named)
+    if version is not None and version >= _JAVA_MIN:
+        return
+    if home and version is not None:
+        raise ConfigurationError(
+            f"Spark needs Java {_JAVA_MIN} or newer; {named} is Java {version}. Set JAVA_HOME to a newer one."
+        )
+    others = [Path(on_path)] if on_path else []
+    for java in [*others, *(Path(keg) / "bin" / "java" for keg in _kegs())]:
+        if (java_major(java) or 0) >= _JAVA_MIN:
+            found = str(java.resolve().parent.parent)
+            print(f"penstock: JAVA_HOME is {home or 'not set'}; using {found}", file=sys.stderr)
+            os.environ["JAVA_HOME"] = found
+            return
+    raise ConfigurationError(
+        f"Spark needs Java {_JAVA_MIN} or newer, and none was found (JAVA_HOME: {home or 'not set'}; on "
+        f"PATH: {_told(on_path, version)}). Install it (Debian: apt-get install openjdk-17-jre-headless; "
+        "macOS: brew install openjdk@17) or set JAVA_HOME."
+    )
+
+
+def _told(java: str | None, version: int | None) -> str:
+    return f"{java} is Java {version}" if java and version else java or "no java"
+
+
+def _kegs() -> list[str]:
+    """Return where Homebrew keeps its Java, on macOS and Linux."""
+    return [
+        f"{prefix}/opt/{formula}{inside}"
+        for prefix in _BREW_PREFIXES
+        for formula in ("openjdk@17", "openjdk@21", "openjdk")
+        for inside in ("/libexec/openjdk.jdk/Contents/Home", "/libexec")
+    ]
+
+
+def java_major(java: Path) -> int | None:
+    """Return the major version; None: no Java runs there (macOS has a `java` that only says so)."""
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    said = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
+    if said is None or answer.returncode != 0:
+        return None
+    return int(said[2]) if said[1] == "1" and said[2] else int(said[1])

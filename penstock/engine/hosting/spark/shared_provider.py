@@ -1,0 +1,209 @@
+"""The provider of one job whose TaskManagers take slots of workers that jobs of the session share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from penstock.engine.hosting.network.wire.addresses import Addresses
+from penstock.engine.hosting.provider import MasterAddress, OnEnded
+from penstock.engine.hosting.reporting.logs.settings import LogSettings
+from penstock.engine.hosting.spark.background_jobs import STOP_WAIT_S
+from penstock.engine.hosting.spark.provider import SparkPlace
+from penstock.engine.hosting.spark.session_workers import idle_workers, make_room, workers_of
+from penstock.engine.hosting.spark.workers.launcher import WantedStart, WorkerSettings
+from penstock.engine.hosting.spark.workers.shared_workers import SharedWorkers
+from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.hosting.taskmanager_order import WorkerOrder
+from penstock.engine.model.ids import JobId, ResourceId
+from penstock.engine.model.messages.workers import StartId, WorkerKind
+from penstock.engine.model.plain import to_plain
+from penstock.engine.model.program import ProgramSettings
+from penstock.engine.model.slot_size import UNSIZED, SlotSize
+
+_ID_DIGITS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSharing:
+    """What a job wants of the workers. `needed`: slots of the usual size that it cannot run without. `sized`: TaskManagers of a
+    given size that it cannot run without. `idle_ms`: how long workers stay when it is over. `takes_whole`: its TaskManagers have
+    the usual number of slots in any case, because it spreads its subtasks over them.
+    """
+
+    needed: int
+    sized: int
+    takes_whole: bool
+    idle_ms: int
+    heartbeat_interval_s: float
+    silence_timeout_s: float
+    logs: LogSettings
+
+
+class SharingProvider(SparkPlace):
+    """As the port. Whether two jobs share a worker is decided by `_settings`, which names everything that must be equal."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        slots: int,
+        switch_interval_s: float | None,
+        addresses: Addresses,
+        sharing: WorkerSharing,
+    ) -> None:
+        super().__init__(spark, slots, switch_interval_s, addresses)
+        self._needed = sharing.needed
+        self._sharing = sharing
+        self._modules = b""
+        self._held: dict[ResourceId, int] = {}
+        self._started: set[ResourceId] = set()
+
+    @property
+    def _workers(self) -> SharedWorkers:
+        """The pool of the session now: it is another one when the session was stopped."""
+        return workers_of(self._context, self.control_endpoint)
+
+    def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None:
+        super().bring_files(program, modules)
+        self._modules = modules
+
+    def _free(self, wanted: int) -> int | None:
+        """The task slots that are free, or that idle workers hold: these serve this job, or make room for it, at the latest when its
+        Spark tasks wait.
+        """
+        if self._slots.is_stopped():
+            return 0
+        kind = self._settings(UNSIZED).kind
+        fitting = self._workers.fits(kind, self._pieces())
+        idle = idle_workers(self._context)
+        free = self._slots.free(max(0, wanted - max(fitting, len(idle))))
+        if free is None:
+            return None
+        missing = wanted - free - fitting
+        if missing > 0:
+            others = len(idle) - idle.count(kind)
+            make_room(self._context, missing, kind)
+            surplus = min(missing - others, idle.count(kind) - fitting)
+            if surplus > 0:  # Of its own kind, but the job has no use for them.
+                self._workers.make_room(surplus)
+            free = self._slots.free(wanted - fitting) or 0
+            idle = idle_workers(self._context)
+        return free + max(fitting, len(idle))
+
+    def _pieces(self) -> list[int]:
+        """The slots of each TaskManager that the job will ask for first."""
+        whole, rest = divmod(self._needed, self.slots_per_taskmanager)
+        if rest and self._sharing.takes_whole:
+            whole, rest = whole + 1, 0
+        return [self.slots_per_taskmanager] * whole + ([rest] if rest else [])
+
+    # ------------------------------------------------------------------ TaskManagers
+
+    def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
+        self._executors.start()
+        self._master = master
+        self._on_ended = on_ended
+
+    def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
+        """Start a TaskManager: of as many slots as the job still needs, so that the others are left to other jobs; of the usual
+        number, if it has all that it needs. Never raises.
+        """
+        master = self._master
+        assert master is not None
+        missing = self._needed - sum(self._held.values())
+        most = self.slots_per_taskmanager
+        usual = most if missing <= 0 or self._sharing.takes_whole else min(most, missing)
+        slots = 1 if size else usual
+        if not size:
+            self._held[resource_id] = slots
+        start_id = self._start_id(resource_id)
+        try:
+            self._started.add(resource_id)
+            self._workers.want(
+                WantedStart(
+                    start_id,
+                    JobId(master.credentials.cluster_id),
+                    self._settings(size),
+                    slots,
+                    1 if size else self._needed,
+                    self._sharing.idle_ms,
+                    self._taskmanager(resource_id, start_id, slots, size),
+                    master.credentials,
+                    lambda cause: self._ended(resource_id, cause),
+                    0 if size else self._sharing.sized,
+                )
+            )
+        except Exception as error:  # A stopped context has no JVM; or there is no port.
+            self._ended(resource_id, f"cannot submit to Spark ({self.describe()}): {error}")
+
+    def registered(self, resource_id: ResourceId) -> None:
+        self._registered.add(resource_id)
+        self._workers.registered(self._start_id(resource_id))
+
+    def stop(self, resource_id: ResourceId) -> None:
+        self._held.pop(resource_id, None)
+        if resource_id in self._started:
+            self._workers.drop(self._start_id(resource_id), "its job does not need it any more")
+
+    def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
+        for resource_id in resource_ids:
+            self._workers.leave(self._start_id(resource_id), "its executor is decommissioned")
+
+    def has_free_slots(self) -> bool:
+        waiting = self._started - self._registered
+        return not self._workers.lack_places(set(map(self._start_id, waiting)))
+
+    def close(self) -> None:
+        """Give all slots back, and wait a bounded time until nothing of the job is left in the workers. Never raises."""
+        self._executors.stop()
+        if self._master is None or not self._started:
+            return
+        workers = self._workers
+        start_ids = set(map(self._start_id, self._started))
+        for start_id in start_ids:
+            workers.drop(start_id, "its job is over")
+        workers.await_gone(start_ids, STOP_WAIT_S)
+
+    def _ended(self, resource_id: ResourceId, cause: str) -> None:
+        self._held.pop(resource_id, None)
+        self._on_ended(resource_id, cause)
+
+    def _start_id(self, resource_id: ResourceId) -> StartId:
+        """The fencing token makes it differ from that of an earlier run of the same job."""
+        assert self._master is not None
+        credentials = self._master.credentials
+        job, run = credentials.cluster_id[:_ID_DIGITS], credentials.token[:_ID_DIGITS]
+        return StartId(f"{job}-{run}-{resource_id}")
+
+    def _task_settings(self, usual: TaskSettings, slots: int, size: SlotSize) -> TaskSettings:
+        """The memory for exchanges is that of the whole worker: a TaskManager with some of its slots has its share."""
+        if size or slots == self.slots_per_taskmanager:
+            return usual
+        network = usual.network
+        share = network.memory_bytes * slots // self.slots_per_taskmanager
+        memory_bytes = max(network.segment_bytes, share)
+        return replace(usual, network=replace(network, memory_bytes=memory_bytes))
+
+    # ------------------------------------------------------------------ the kind of workers
+
+    def _settings(self, size: SlotSize) -> WorkerSettings:
+        sharing = self._sharing
+        order = to_plain(
+            WorkerOrder(
+                files=self._files,
+                switch_interval_s=self._switch_interval_s,
+                heartbeat_interval_s=sharing.heartbeat_interval_s,
+                has_log=self._has_executor_log,
+                logs=sharing.logs,
+            )
+        )
+        same = [order, sharing.silence_timeout_s, to_plain(self._addresses), self._python]
+        digest = hashlib.sha256(json.dumps(same, sort_keys=True).encode())
+        digest.update(self._modules)
+        slots = 1 if size else self.slots_per_taskmanager
+        kind = WorkerKind(digest.hexdigest(), slots, size)
+        return WorkerSettings(kind, order, sharing.heartbeat_interval_s, sharing.silence_timeout_s)

@@ -1,0 +1,417 @@
+"""TaskManager: tasks, partitions, and one control connection, which it dials itself.
+
+Messages of its JobManager go into the machine `TaskExecutor`, which decides; its effects are
+carried out here. The main thread reads control messages and sends heartbeats; the network thread is
+the data plane's; each task has a thread. It ends as soon as its JobManager is gone. Source: Flink
+TaskExecutor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import platform
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.engine.hosting.network.data_plane import DataPlane
+from penstock.engine.hosting.network.wire.control_wire import ControlWire, frame
+from penstock.engine.hosting.network.wire.dialling import dial
+from penstock.engine.hosting.network.wire.handshake import ROLE_TASKMANAGER
+from penstock.engine.hosting.reporting.metrics.reporter import Measuring
+from penstock.engine.hosting.reporting.metrics.taskmanager import Memories, taskmanager_reporter
+from penstock.engine.hosting.shipping.pickling import deserialize
+from penstock.engine.hosting.taskmanager.answers import Answers
+from penstock.engine.hosting.taskmanager.config import TaskManagerConfig
+from penstock.engine.hosting.taskmanager.log import TaskManagerLog
+from penstock.engine.hosting.taskmanager.services.io_directories import IoDirectories
+from penstock.engine.hosting.taskmanager.services.local_copies import LocalCopies
+from penstock.engine.hosting.taskmanager.services.producer_questions import ProducerQuestions
+from penstock.engine.hosting.taskmanager.services.snapshot_writers import SnapshotWriters
+from penstock.engine.hosting.taskmanager.services.state_backends import StateBackends
+from penstock.engine.hosting.taskmanager.task.failures import not_started
+from penstock.engine.hosting.taskmanager.task.ports import Built, TaskAttempt
+from penstock.engine.hosting.taskmanager.task.thread import TaskThread
+from penstock.engine.hosting.taskmanager.user_modules import SharedModules, UserModules
+from penstock.engine.hosting.taskmanager.watchdog import TaskWatchdog, stall_event
+from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
+from penstock.engine.model.errors import ExternalError
+from penstock.engine.model.ids import (
+    AllocationId,
+    AttemptId,
+    JobId,
+    ResultPartitionId,
+    taskmanager_name,
+)
+from penstock.engine.model.messages import (
+    FENCED,
+    AddSplits,
+    AskTaskManager,
+    DriverCredit,
+    EndTaskManager,
+    Heartbeat,
+    JobManagerLost,
+    LogEvents,
+    MasterHeartbeat,
+    MaxAllowedWatermark,
+    MetricsReport,
+    NoMoreSplits,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    PartitionStateAnswer,
+    PutBlob,
+    RegisterTaskManager,
+    RegistrationAccepted,
+    ReleaseLocalState,
+    ReleasePartitions,
+    SlotTimedOut,
+    StartSlotTimer,
+    StartTask,
+    StopTask,
+    TaskEnded,
+    TaskManagerEvent,
+    TriggerCheckpoint,
+    UpdatePartitions,
+)
+from penstock.engine.runtime.network.partition.result_partition import ResultPartition
+from penstock.engine.runtime.task.user_errors import user_code_error
+
+_LOG: Final = logging.getLogger(__name__)
+_CONNECT_TIMEOUT_S: Final = 10.0
+_TASK_END_GRACE_S: Final = 2.0
+
+
+class TaskManager:
+    """`run` returns when the JobManager says so or is gone. In a MiniCluster it runs in a thread."""
+
+    def __init__(self, config: TaskManagerConfig, modules: SharedModules | None = None) -> None:
+        """`modules`: of the process, if TaskManagers share it; None: it has its own."""
+        self.config = config
+        self.task_settings = config.task_settings
+        self.host_name = config.data.dialled_host
+        self._tasks: dict[AttemptId, TaskThread] = {}
+        self._socket: socket.socket | None = None
+        self._end_cause: str | None = None
+        self.data_plane = _data_plane(config, self._partition_error, self.abandon)
+        self.io_directories = _io_directories(config)
+        self.questions = ProducerQuestions(self.send, self.data_plane.call_later)
+        self.snapshot_writers = SnapshotWriters(config.slots + 1)
+        self.local_copies = LocalCopies(self.io_directories.new_path)
+        self.state_backends = StateBackends(self.task_settings.state_backend, self.io_directories)
+        self._watchdog = TaskWatchdog(config.task_settings.watch, self._say, self._give_up)
+        self._executor = TaskExecutor(config.resource_id, config.slots, config.size)
+        self._executor_lock = threading.Lock()  # A task reports its end on its own thread.
+        self._slot_timeouts: list[tuple[float, AllocationId]] = []
+        self._send_lock = threading.Lock()
+        self._ended_tasks_progress = 0
+        self._log = TaskManagerLog(config.resource_id)
+        self._modules = UserModules(modules)
+        self._answers = Answers(config.resource_id, config.log_path, self.tasks, self.send)
+        self._metrics = taskmanager_reporter(
+            taskmanager_name(JobId(config.credentials.cluster_id), config.resource_id),
+            self.host_name,
+            Memories(self.data_plane.memory, self.state_backends, config.slots),
+            self.task_settings.metrics,
+            lambda payload: self.send(MetricsReport(config.resource_id, payload)),
+        )
+
+    # ------------------------------------------------------------------ life
+
+    def run(self) -> str:
+        """Connect, register, serve. Returns: why it ended."""
+        try:
+            self._connect()
+            self._feed(JobManagerLost(self._serve()))
+        except (OSError, ExternalError) as error:
+            self._feed(JobManagerLost(f"connection to the JobManager ended: {error}"))
+        finally:
+            self._close()
+        assert self._end_cause is not None
+        return self._end_cause
+
+    def _connect(self) -> None:
+        """Connect to the JobManager and register. Raises: OSError, ExternalError."""
+        config = self.config
+        address = (config.master_host, config.master_port)
+        self._socket = dial(address, config.credentials, ROLE_TASKMANAGER, _CONNECT_TIMEOUT_S)
+        self.send(
+            RegisterTaskManager(
+                config.resource_id,
+                config.data.dialled_host,
+                self.data_plane.port,
+                config.slots,
+                os.getpid(),
+                config.supervisor_pid,
+                platform.python_version(),
+                config.size,
+                config.cores,
+                config.spark_task,
+            )
+        )
+
+    def _serve(self) -> str:
+        sock, wire = self._socket, ControlWire()
+        assert sock is not None
+        next_beat = heard_at = time.monotonic()
+        while self._end_cause is None:
+            now = time.monotonic()
+            if now - heard_at >= self.config.silence_timeout_s:
+                return (
+                    f"nothing was heard of the JobManager for {now - heard_at:.1f} s "
+                    f"(penstock.jobmanager.silence-timeout: {self.config.silence_timeout_s:g} s)"
+                )
+            if now >= next_beat:
+                next_beat = now + self.config.heartbeat_interval_s
+                self.send(self.heartbeat())
+                self._metrics.tick(now, self._measuring)
+            self._look_at_slot_timeouts(now)
+            watch_s = self._watchdog.tick(int(now * 1000), list(self._tasks.values())) / 1000
+            sock.settimeout(max(0.001, min(next_beat, watch_s) - time.monotonic()))
+            try:
+                data = sock.recv(1 << 16)
+            except TimeoutError:
+                continue
+            if not data:
+                return "the JobManager closed the connection"
+            heard_at = now
+            for message in wire.feed(data):
+                self._handle(message)
+        return self._end_cause
+
+    def heartbeat(self) -> Heartbeat:
+        tasks = list(self._tasks.values())
+        progress = self._ended_tasks_progress + sum(task.progress for task in tasks)
+        return Heartbeat(
+            self.config.resource_id, progress, tuple((task.attempt_id, task.io()) for task in tasks)
+        )
+
+    def tasks(self) -> list[TaskThread]:
+        """Return the tasks that are here now. Any thread."""
+        return list(self._tasks.values())
+
+    def stuck(self) -> list[str]:
+        """Return the titles of tasks whose threads have not ended. After `run`."""
+        return [task.deployment.title for task in self.tasks() if task.is_alive]
+
+    def _measuring(self) -> list[Measuring]:
+        """The metrics of the tasks that have any yet."""
+        found = (task.metrics for task in list(self._tasks.values()))
+        return [metrics for metrics in found if metrics is not None]
+
+    def progress(self) -> int:
+        """Return a number that rises when any mailbox turns; for the supervisor."""
+        return self._ended_tasks_progress + sum(t.progress for t in list(self._tasks.values()))
+
+    def abandon(self) -> None:
+        """End, as if the connection had broken. Any thread."""
+        self._end_cause = self._end_cause or "ended from outside"
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        deadline = time.monotonic() + _TASK_END_GRACE_S
+        for task in tasks:
+            task.join(max(0.0, deadline - time.monotonic()))
+        self._answers.close()
+        self.snapshot_writers.close()
+        self.data_plane.close()
+        self.io_directories.close()
+        if self._socket is not None:
+            with self._send_lock:
+                self._socket.close()
+        self._modules.close()
+
+    # ------------------------------------------------------------------ what tasks ask
+
+    def send(self, message: object) -> None:
+        """Send to the JobManager. Any thread. Dropped without a connection, because the TaskManager is ending."""
+        self._log.said(message)
+        with self._send_lock:
+            if self._socket is None:
+                return
+            try:
+                _send_all(self._socket, frame(message))
+            except OSError:
+                pass  # The reading side notices the error and ends the TaskManager.
+
+    def task_ended(self, task: TaskAttempt) -> None:
+        """On the task's own thread, before its last report."""
+        self._ended_tasks_progress += task.progress
+        self._feed(TaskEnded(task.attempt_id))
+        ended = self._tasks.pop(task.attempt_id, None)
+        if ended is not None and ended.metrics is not None:
+            self._metrics.ended(ended.metrics)
+
+    def running_task(self) -> TaskThread | None:
+        """Return the task whose thread calls; None: it is no task's."""
+        ident = threading.get_ident()
+        return next((task for task in self.tasks() if task.thread_id == ident), None)
+
+    def running_operator(self) -> tuple[AttemptId | None, str]:
+        """Return attempt and operator of the calling thread, to mark the output of user code."""
+        task = self.running_task()
+        return (None, "") if task is None else (task.attempt_id, task.operator)
+
+    def _cancel(self, task: TaskThread) -> None:
+        if task.cancel():
+            self._watchdog.cancelled(task, int(time.monotonic() * 1000))
+
+    def _say(self, task: TaskThread, text: str) -> None:
+        """Send a warning about one subtask to the user."""
+        self.send(LogEvents(self.config.resource_id, (stall_event(task, text),)))
+
+    def _give_up(self, cause: str) -> None:
+        """End, because a task cannot be ended. On the main thread."""
+        _LOG.error("taskmanager=%s GIVES_UP cause=%s", self.config.resource_id, cause)
+        self._end_cause = self._end_cause or cause
+
+    def _partition_error(self, partition: ResultPartition, error: Exception) -> Exception:
+        """A record could not be encoded for sending: fail the producing task, if it is still here."""
+        if partition.hooks.producer is not None:
+            error = user_code_error(partition.hooks.producer, None, error)
+        task = self._tasks.get(partition.partition_id.producer)
+        if task is not None:
+            task.fail(error)
+        return error
+
+    # ------------------------------------------------------------------ what the JobManager says
+
+    def _handle(self, message: Any) -> None:
+        kind = type(message)
+        if kind in FENCED or kind is RegistrationAccepted:
+            self._feed(message)
+        elif kind is PutBlob:
+            self._modules.put(message)
+        elif kind is not MasterHeartbeat:
+            raise ExternalError(f"a TaskManager does not accept {kind.__name__}")
+
+    def _look_at_slot_timeouts(self, now: float) -> None:
+        """Report slots that were offered and not taken in time."""
+        for timeout in [entry for entry in self._slot_timeouts if entry[0] <= now]:
+            self._slot_timeouts.remove(timeout)
+            self._feed(SlotTimedOut(timeout[1]))
+
+    # ------------------------------------------------------------------ the machine
+
+    def _feed(self, event: TaskManagerEvent) -> None:
+        """Feed the machine. Any thread. Effects of one event are carried out in order; those of two threads may mix."""
+        with self._executor_lock:
+            effects = self._executor.step(event)
+        for effect in effects:
+            self._log.does(effect)
+            carry_out = _EFFECTS.get(type(effect))
+            if carry_out is None:
+                self.send(effect)
+            else:
+                carry_out(self, effect)
+
+    def _do_start_timer(self, effect: StartSlotTimer) -> None:
+        deadline = time.monotonic() + self.config.slot_timeout_s
+        self._slot_timeouts.append((deadline, effect.allocation_id))
+
+    def _do_start(self, effect: StartTask) -> None:
+        deployment = effect.deployment
+        blob = self._modules.chains.get(deployment.chain_blob)
+        if blob is None:
+            self._feed(TaskEnded(deployment.attempt_id))
+            self.send(not_started(deployment))
+            return
+        task = TaskThread(deployment, blob, self)
+        self._tasks[deployment.attempt_id] = task
+        task.start()
+
+    def _do_stop(self, effect: StopTask) -> None:
+        task = self._tasks.get(effect.attempt_id)
+        if task is not None:
+            self._cancel(task)
+
+    def _do_release_partitions(self, effect: ReleasePartitions) -> None:
+        for partition_id, producer in effect.partitions:
+            self.data_plane.registry.release(ResultPartitionId(partition_id, producer))
+
+    def _do_end(self, effect: EndTaskManager) -> None:
+        self._end_cause = self._end_cause or effect.cause
+
+    def _for_task(self, attempt_id: AttemptId, action: Callable[[TaskThread], None]) -> None:
+        task = self._tasks.get(attempt_id)
+        if task is not None:  # Otherwise it has ended in the meantime.
+            action(task)
+
+
+def _to_task(action: Callable[[TaskThread, Any], None]) -> Callable[[TaskManager, Any], None]:
+    """Make a handler of messages that go to a task, if it is still here."""
+
+    def handle(manager: TaskManager, message: Any) -> None:
+        manager._for_task(message.attempt_id, lambda task: action(task, message))
+
+    return handle
+
+
+def _to_built(action: Callable[[Built, Any], None]) -> Callable[[TaskManager, Any], None]:
+    """As `_to_task`, on the task's own thread."""
+    return _to_task(lambda task, message: task.mail_to_built(lambda built: action(built, message)))
+
+
+# All other effects are messages to the JobManager.
+_EFFECTS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
+    StartSlotTimer: TaskManager._do_start_timer,
+    StartTask: TaskManager._do_start,
+    StopTask: TaskManager._do_stop,
+    ReleaseLocalState: lambda manager, effect: manager.local_copies.release(effect.allocation_id),
+    ReleasePartitions: TaskManager._do_release_partitions,
+    PartitionStateAnswer: lambda manager, effect: manager.questions.on_answer(effect),
+    AskTaskManager: lambda manager, effect: manager._answers.take(effect),
+    UpdatePartitions: _to_built(lambda built, message: built.connect(message.descriptors)),
+    AddSplits: _to_built(lambda built, message: built.add_splits(deserialize(message.splits))),
+    NoMoreSplits: _to_built(lambda built, _message: built.no_more_splits()),
+    MaxAllowedWatermark: _to_built(
+        lambda built, message: built.allow_watermark(message.watermark_ms)
+    ),
+    DriverCredit: _to_task(
+        lambda task, message: task.driver_credit(message.stream, message.frames)
+    ),
+    TriggerCheckpoint: _to_task(lambda task, message: task.checkpoints.trigger(message)),
+    NotifyCheckpointComplete: _to_task(lambda task, message: task.checkpoints.completed(message)),
+    NotifyCheckpointAborted: _to_task(lambda task, message: task.checkpoints.aborted(message)),
+    EndTaskManager: TaskManager._do_end,
+}
+
+
+def _io_directories(config: TaskManagerConfig) -> IoDirectories:
+    return IoDirectories(config.task_settings.blocking.tmp_dirs, config.resource_id)
+
+
+def _data_plane(
+    config: TaskManagerConfig,
+    on_error: Callable[[ResultPartition, Exception], Exception],
+    on_broken: Callable[[], None],
+) -> DataPlane:
+    settings = config.task_settings
+    return DataPlane(
+        config.resource_id,
+        config.data,
+        config.credentials,
+        settings.network,
+        settings.frame_bytes,
+        on_error=on_error,
+        on_broken=on_broken,
+    ).start()
+
+
+def _send_all(sock: socket.socket, data: bytes) -> None:
+    """Sendall that ignores the time-out which the reading side sets on the shared socket."""
+    view = memoryview(data)
+    while view:
+        try:
+            sent = sock.send(view)
+        except TimeoutError:
+            continue
+        view = view[sent:]

@@ -1,0 +1,155 @@
+"""Tells tasks, coordinators of operators and users about a checkpoint.
+
+Decides nothing. Source: Flink CheckpointCoordinator.sendAcknowledgeMessages, sendAbortedMessages
+(docs/spec/checkpoints.md#coordinator).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+from penstock.engine.machines.checkpoints.completed_store import CompletedCheckpointStore
+from penstock.engine.machines.checkpoints.pending import PendingCheckpoint
+from penstock.engine.machines.checkpoints.requests import CheckpointRequest
+from penstock.engine.machines.checkpoints.settings import CheckpointSettings
+from penstock.engine.machines.execution.execution_graph import ExecutionGraph
+from penstock.engine.model.checkpoints import CheckpointOptions
+from penstock.engine.model.ids import AttemptId, ResourceId
+from penstock.engine.model.messages.checkpoints import (
+    CheckpointEffect,
+    CheckpointFailureReason,
+    CheckpointNotStored,
+    CheckpointStored,
+    CoordinatorsCheckpointEnded,
+    DiscardCheckpoint,
+    DiscardStates,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    SavepointAnswered,
+    TriggerCheckpoint,
+)
+from penstock.engine.model.messages.job import SetTimer
+from penstock.engine.model.messages.shared import FailureInfo
+from penstock.engine.model.states import ExecutionState, JobStatus
+
+Emit: TypeAlias = Callable[[CheckpointEffect | SetTimer], None]
+
+
+StoringOutcome: TypeAlias = CheckpointStored | CheckpointNotStored
+
+
+class CheckpointGateway:
+    """Emits effects in the right order, to tasks that still exist."""
+
+    def __init__(self, graph: ExecutionGraph, settings: CheckpointSettings, emit: Emit) -> None:
+        self._graph = graph
+        self._settings = settings
+        self._emit = emit
+
+    def trigger(self, pending: PendingCheckpoint) -> None:
+        """Trigger the tasks. Savepoints are always aligned, and so is a checkpoint behind which the tasks stop: nothing may be in flight."""
+        request = pending.request
+        options = self._options(request, is_held=False)
+        held = self._options(request, is_held=True)
+        for vertex in pending.plan.triggered:
+            is_kept = vertex.vertex_id.vertex_id in request.kept
+            location = vertex.execution.location
+            assert location is not None
+            message = TriggerCheckpoint(
+                location.resource_id,
+                vertex.execution.attempt_id,
+                pending.checkpoint_id,
+                pending.timestamp_ms,
+                held if request.is_handover and not is_kept else options,
+            )
+            self._emit(message)
+
+    def _options(self, request: CheckpointRequest, *, is_held: bool) -> CheckpointOptions:
+        is_aligned = request.checkpoint_type.is_savepoint or is_held
+        timeout_ms = None if is_aligned else self._settings.aligned_timeout_ms
+        return CheckpointOptions(
+            request.checkpoint_type,
+            is_exactly_once=self._settings.is_exactly_once,
+            is_unaligned=timeout_ms == 0,
+            aligned_timeout_ms=timeout_ms or None,
+            target=request.target_directory,
+            is_held=is_held,
+        )
+
+    def tell_complete(self, pending: PendingCheckpoint) -> None:
+        checkpoint_id = pending.checkpoint_id
+        for resource_id, attempt_id in self._reachable(pending):
+            message = NotifyCheckpointComplete(
+                resource_id, attempt_id, checkpoint_id, pending.timestamp_ms
+            )
+            self._emit(message)
+        self._emit(CoordinatorsCheckpointEnded(checkpoint_id, is_completed=True))
+
+    def tell_aborted(self, pending: PendingCheckpoint, latest_completed_id: int) -> None:
+        """Tell of the abort, and discard the checkpoint's snapshots."""
+        checkpoint_id = pending.checkpoint_id
+        for resource_id, attempt_id in self._reachable(pending):
+            message = NotifyCheckpointAborted(
+                resource_id, attempt_id, checkpoint_id, latest_completed_id, pending.timestamp_ms
+            )
+            self._emit(message)
+        self._emit(CoordinatorsCheckpointEnded(checkpoint_id, is_completed=False))
+        if pending.states:
+            self._emit(DiscardStates(checkpoint_id, tuple(pending.states.values())))
+
+    def tell_ends(
+        self,
+        written: Iterable[PendingCheckpoint],
+        store: CompletedCheckpointStore,
+        status: JobStatus,
+    ) -> None:
+        """The job ends with this status, while these are being written. Those that are discarded then have ended for people."""
+        reason = CheckpointFailureReason.COORDINATOR_SHUTDOWN
+        for pending in written:
+            if store.is_discarded_at(status, pending.checkpoint_type):
+                self._emit(pending.ended(None, reason, f"the job is {status}"))
+
+    def end_after_job(
+        self,
+        pending: PendingCheckpoint,
+        event: StoringOutcome,
+        store: CompletedCheckpointStore,
+        status: JobStatus,
+    ) -> None:
+        """The checkpoint was being written when the job ended with this status."""
+        if isinstance(event, CheckpointStored):
+            checkpoint = pending.stored(event.location)
+            self.answer(pending.request, event.location)
+            if store.is_discarded_at(status, pending.checkpoint_type):
+                self._emit(DiscardCheckpoint(checkpoint))
+            else:
+                self._emit(pending.ended(event.location, metadata_bytes=event.metadata_bytes))
+            return
+        if not store.is_discarded_at(status, pending.checkpoint_type):
+            self._emit(pending.ended(None, event.reason, event.text))
+        self.answer_failure(pending.request, event.reason, event.text)
+        if status is not JobStatus.SUSPENDED:
+            states = tuple(pending.states.values())
+            self._emit(DiscardStates(event.checkpoint_id, states))
+
+    def answer(self, request: CheckpointRequest, location: str) -> None:
+        if request.request_id is not None:
+            self._emit(SavepointAnswered(request.request_id, location))
+
+    def answer_failure(
+        self, request: CheckpointRequest, reason: CheckpointFailureReason, text: str
+    ) -> None:
+        if request.request_id is not None:
+            failure = FailureInfo("CheckpointFailed", f"{reason}: {text}")
+            self._emit(SavepointAnswered(request.request_id, None, failure))
+
+    def _reachable(self, pending: PendingCheckpoint) -> Iterator[tuple[ResourceId, AttemptId]]:
+        """Return the checkpoint's tasks that still exist to hear of its end."""
+        for attempt_id in pending.plan.running:
+            vertex = self._graph.current(attempt_id)
+            if vertex is None or vertex.state is not ExecutionState.RUNNING:
+                continue
+            location = vertex.execution.location
+            if location is not None:
+                yield location.resource_id, attempt_id

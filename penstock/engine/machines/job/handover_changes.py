@@ -1,0 +1,253 @@
+"""The changes of one generation of a job: how it begins, and how it gives way to the next one.
+
+`GenerationHandover` reports its progress. Who decides: `engine/machines/generations`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias, assert_never
+
+from penstock.engine.machines.execution.execution_graph import ExecutionGraph
+from penstock.engine.machines.job.failure_handler import FailureHandler
+from penstock.engine.machines.job.generation_handover import GenerationHandover
+from penstock.engine.machines.job.handed_over import HandedOver
+from penstock.engine.machines.job.handover_events import (
+    GiveUpKept,
+    HandOver,
+    HandoverFailureNoted,
+    HoldSlots,
+    LeaveFreeSlots,
+    LeaveRestarts,
+    TakeOver,
+    WaitForSlots,
+)
+from penstock.engine.machines.job.job_state import JobState
+from penstock.engine.machines.job.job_transitions import JobTransitions
+from penstock.engine.machines.job_state.job_status import JobStatusEvent
+from penstock.engine.machines.rescaling.slot_assignment import (
+    ExecutionGroup,
+    FormerAssignment,
+    FormerPlace,
+    SlotPlace,
+    by_state,
+)
+from penstock.engine.machines.scheduling.scheduling import SchedulingStrategy
+from penstock.engine.machines.slots.shared_slots import SharedSlot, SharedSlots
+from penstock.engine.machines.slots.slot_sharing import SharingGroup
+from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.model.graph.job_graph import JobVertex
+from penstock.engine.model.graph.rescaling import parallelism_of
+from penstock.engine.model.ids import AllocationId, ResourceId
+from penstock.engine.model.messages import GraphReplaced
+from penstock.engine.model.states import JobStatus
+
+# ---------------------------------------------------------------------- state locality
+# Which slot each slot sharing group of a new generation gets, so that much of its keyed state is
+# on its TaskManager already.
+#
+# Source: Flink StateLocalitySlotAssigner, AdaptiveScheduler
+# (docs/spec/elasticity.md#slot-assignment). Differs: the groups are those of the job's slot
+# sharing, which need not have subtasks of one index.
+
+
+def slots_by_state(
+    groups: Sequence[SharingGroup],
+    free: Sequence[SlotPlace],
+    former: ExecutionGraph,
+    latest: CompletedCheckpoint | None,
+) -> dict[SharingGroup, AllocationId]:
+    """Return a slot for each group; none if the slots are too few. `latest`: the checkpoint with which the generation begins."""
+    if len(free) < len(groups):
+        return {}
+    wanted = [
+        ExecutionGroup(
+            group.slot_sharing_group,
+            group.index,
+            tuple(vertex.vertex_id for vertex in group.vertices),
+        )
+        for group in groups
+    ]
+    by_index = {group.index: group for group in groups}
+    found = by_state(wanted, free, former_assignment(former, latest))
+    return {by_index[group.index]: slot for slot, group in found.items()}
+
+
+def former_assignment(
+    former: ExecutionGraph, latest: CompletedCheckpoint | None
+) -> FormerAssignment:
+    """Return where the former generation had its state. `latest` None: nothing is known of its bytes."""
+    places = {}
+    for vertex in former.vertices:
+        location = vertex.execution.location or vertex.last_location
+        allocation_id = vertex.execution.allocation_id or vertex.last_allocation_id
+        if location is not None and allocation_id is not None:
+            places[vertex.vertex_id] = FormerPlace(allocation_id, location.host)
+    vertices = former.job_graph.vertices
+    bytes_of = {} if latest is None else _keyed_bytes(latest)
+    return FormerAssignment(
+        places,
+        parallelism_of(former.job_graph),
+        {name: vertex.max_parallelism for name, vertex in vertices.items()},
+        {name: _held(vertex, bytes_of) for name, vertex in vertices.items()},
+    )
+
+
+def _held(vertex: JobVertex, bytes_of: Mapping[str, int]) -> int:
+    return sum(bytes_of.get(operator.uid, 0) for operator in vertex.operators)
+
+
+def _keyed_bytes(checkpoint: CompletedCheckpoint) -> dict[str, int]:
+    """The bytes of keyed state by the uid of the operator."""
+    found: dict[str, int] = {}
+    for operator in checkpoint.operators:
+        states = [state for state in operator.subtasks if state is not None]
+        handles = [one.handle for state in states for one in state.keyed]
+        files = [file for state in states for one in state.databases for _, file in one.files]
+        found[operator.uid] = sum(handle.size for handle in (*handles, *files))
+    return found
+
+
+# ---------------------------------------------------------------------- handover changes
+
+
+SuccessionEvent: TypeAlias = (
+    TakeOver
+    | LeaveRestarts
+    | LeaveFreeSlots
+    | HoldSlots
+    | WaitForSlots
+    | HandOver
+    | HandoverFailureNoted
+    | GiveUpKept
+)
+
+
+def seat_beside(
+    graph: ExecutionGraph,
+    shared_slots: SharedSlots,
+    left: HandedOver,
+    leaving: Collection[ResourceId],
+) -> None:
+    """Give those that run on the seats that they have. Each group of new subtasks shares one of these slots, so that no more slots are used
+    than needed, but not on a TaskManager that is `leaving`. What is left over asks for slots of its own.
+
+    A group goes to the slot where one of its subtasks was before, if it can.
+    """
+    groups = list(shared_slots.groups)
+    vertices = graph.vertices
+    kept = {one.vertex_id: one for one in vertices if one.vertex_id.vertex_id in left.kept}
+    seats = shared_slots.adopt(left.seats, kept)
+    room: defaultdict[str, dict[AllocationId, SharedSlot]] = defaultdict(dict)
+    for seat in seats:
+        if seat.slot is not None and seat.slot.resource_id not in leaving:
+            room[seat.group.slot_sharing_group][seat.slot.allocation_id] = seat
+    waiting: list[SharingGroup] = []
+    for group in groups:
+        former = [one.last_allocation_id for one in group.vertices]
+        there = room[group.slot_sharing_group]
+        place = next((one for one in former if one is not None and one in there), None)
+        if place is None:
+            waiting.append(group)
+        else:
+            shared_slots.join(group, there.pop(place))
+    for group in waiting:
+        there = room[group.slot_sharing_group]
+        if there:
+            shared_slots.join(group, there.pop(next(iter(there))))
+
+
+class HandoverChanges(GenerationHandover):
+    """Of one generation. Part of JobMaster, whose `step` is the only caller."""
+
+    def __init__(
+        self,
+        state: JobState,
+        transitions: JobTransitions,
+        failures: FailureHandler,
+        scheduling: SchedulingStrategy,
+    ) -> None:
+        super().__init__(state, failures)
+        self._transitions = transitions
+        self._scheduling = scheduling
+
+    def start(self) -> None:
+        """Begin as the first generation of the job."""
+        self._state.lifecycle.move(JobStatusEvent.START)
+        self._state.checkpoints.restore_coordinators()
+        self._transitions.allocate(self._scheduling.start())
+
+    def take(self, event: SuccessionEvent) -> None:
+        """Make the change."""
+        state = self._state
+        match event:
+            case TakeOver():
+                self._take_over(event)
+            case LeaveRestarts():
+                self._failures.is_replaced_at_restart = True
+            case LeaveFreeSlots(leaving):
+                state.slots.leave(leaving)
+            case HoldSlots(count, leaving):
+                self._hold(count, leaving)
+            case WaitForSlots(count, leaving):
+                self._hold(count, leaving)
+                self._wait()
+            case HandOver(kept):
+                state.checkpoints.hand_over(state.event_log.now_ms, kept)
+            case HandoverFailureNoted():
+                state.checkpoints.handover.note_failure()
+            case GiveUpKept():
+                self._give_up_kept()
+            case _:
+                assert_never(event)
+
+    def _take_over(self, event: TakeOver) -> None:
+        left, leaving = event.left, event.leaving
+        state, latest = self._state, self._state.checkpoints.store.latest
+        former = left.graph
+        status = state.lifecycle.status
+        replaced = GraphReplaced(
+            state.graph.job_graph,
+            tuple(vertex.vertex_id for vertex in former.vertices),
+            left.first_attempt,
+            None if latest is None else latest.checkpoint_id,
+            is_planned=status is JobStatus.RUNNING,
+            kept=left.kept,
+        )
+        state.event_log.emit(replaced)
+        state.checkpoints.restore_coordinators(left.kept)
+        if status is JobStatus.CREATED:
+            state.lifecycle.move(JobStatusEvent.START)
+        elif status is JobStatus.RESTARTING:
+            state.lifecycle.move(JobStatusEvent.RESTARTED)
+        state.slots.leave(leaving)
+        shared, needed = state.slots.shared_slots, 0
+        if left.kept:
+            seat_beside(state.graph, shared, left, leaving)
+            needed = len(shared.groups)  # What runs on may have more than is asked for by now.
+        state.slots.keep(max(needed, state.slots.pool.floor))
+        if left.kept:
+            new = [one for one in state.graph.vertices if one.vertex_id.vertex_id not in left.kept]
+            self._transitions.allocate(self._scheduling.restart(new))
+            return
+        if state.deployer.keeps_state_near:
+            free = state.slots.pool.free
+            shared.planned = slots_by_state(shared.groups, free, former, latest)
+        self._transitions.allocate(self._scheduling.start())
+
+    def _hold(self, count: int, leaving: Collection[ResourceId]) -> None:
+        self._state.slots.leave(leaving)
+        self._state.slots.pool.floor = count
+
+    def _wait(self) -> None:
+        lifecycle = self._state.lifecycle
+        if lifecycle.status is JobStatus.RUNNING:
+            lifecycle.move(JobStatusEvent.RESTARTABLE_FAILURE)
+            lifecycle.awaits_next = True
+
+    def _give_up_kept(self) -> None:
+        self._state.lifecycle.move(JobStatusEvent.RESTARTABLE_FAILURE)
+        self._state.lifecycle.awaits_next = True
+        for vertex in self._state.graph.vertices:
+            self._state.attempts.cancel(vertex)

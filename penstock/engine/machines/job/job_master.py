@@ -1,0 +1,367 @@
+"""The master of one job: events in, effects out.
+
+Knows no clock, thread or wire: `step` gets the time. Source: Flink JobMaster, DefaultScheduler,
+ExecutionFailureHandler (docs/spec/scheduling.md#one-round,
+docs/spec/execution-graph.md#states-of-a-job, docs/spec/failover.md#from-failure-to-restart).
+Differs: one failure per lost TaskManager, however many regions it affects. A TaskManager that
+reports CANCELED without being asked counts as lost. CancelJob is ignored while results are being
+made visible; FailJob is ignored while the job is cancelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.engine.machines.checkpoints.job_checkpoints import JobCheckpoints
+from penstock.engine.machines.checkpoints.restore import adopt_max_parallelism
+from penstock.engine.machines.execution.execution_graph import ExecutionGraph
+from penstock.engine.machines.execution.regions import Regions
+from penstock.engine.machines.job.exception_history import ExceptionHistory
+from penstock.engine.machines.job.failure_handler import FailureHandler
+from penstock.engine.machines.job.generation_handover import GenerationHandover
+from penstock.engine.machines.job.handed_over import HandedOver, adopt_attempts
+from penstock.engine.machines.job.handover_changes import HandoverChanges, SuccessionEvent
+from penstock.engine.machines.job.job_checks import check_job
+from penstock.engine.machines.job.job_state import job_state_of
+from penstock.engine.machines.job.job_transitions import JobTransitions
+from penstock.engine.machines.job.job_views import (
+    SeatsView,
+    SubtaskView,
+    TaskPlace,
+    places_of,
+    progress_of,
+    seats_of,
+    subtasks_of,
+    task_metrics_of,
+)
+from penstock.engine.machines.job.strategies import strategies_of
+from penstock.engine.machines.job.task_reports import TaskReports
+from penstock.engine.machines.job_state.failures import lost_task_manager, no_resources
+from penstock.engine.machines.job_state.job_settings import JobSettings
+from penstock.engine.machines.job_state.job_status import JobStatusEvent
+from penstock.engine.machines.scheduling.bulks import Bulk
+from penstock.engine.machines.story import Story
+from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.model.graph.job_graph import JobGraph, JobType
+from penstock.engine.model.ids import AttemptId
+from penstock.engine.model.messages import (
+    CancelJob,
+    CheckpointNotStored,
+    CheckpointStored,
+    FailJob,
+    FailureInfo,
+    FinalizeJob,
+    JobEffect,
+    JobEvent,
+    JobFinalized,
+    NotEnoughResources,
+    PartitionDataProduced,
+    RescaleJob,
+    SetTimer,
+    SlotFreed,
+    SlotsOffered,
+    StartScheduling,
+    SuspendJob,
+    TaskIo,
+    TaskIoReported,
+    TaskManagerGone,
+    TaskManagersLeaving,
+    TaskReported,
+    TimerFired,
+    VertexProgress,
+)
+from penstock.engine.model.states import ExecutionState, JobStatus
+
+IDLE_TIMER = "idle-slots"
+
+
+class JobMaster:
+    """One job from submission to its end, or one generation of it. `status` starts as CREATED. `state`: read only."""
+
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        settings: JobSettings,
+        now_ms: int,
+        completed: Sequence[CompletedCheckpoint] = (),
+        left: HandedOver | None = None,
+        *,
+        leaves_restarts: bool = False,
+    ) -> None:
+        """`completed`: checkpoints to continue from, oldest first: of an earlier driver, or a savepoint. `left`: by the generation of this
+        job before; None: this is the first one. `leaves_restarts`: see `LeaveRestarts`.
+
+        Raises: GraphError: a cycle, or co-location across regions. ConfigurationError: the program does not fit the last checkpoint.
+        """
+        if completed:
+            adopt_max_parallelism(job_graph, completed[-1])
+        first_attempt = 0 if left is None else left.first_attempt
+        graph = ExecutionGraph(job_graph, settings.attempts_history_size, first_attempt)
+        regions = Regions(graph)
+        strategies = strategies_of(graph, regions, settings)
+        self.state = state = job_state_of(
+            graph, settings, now_ms, completed, strategies.release, left
+        )
+        if left is not None:
+            adopt_attempts(graph, left)
+            state.attempts.alive = sum(not one.state.is_terminal for one in graph.vertices)
+        self._graph = graph
+        self._event_log = state.event_log
+        self._lifecycle = state.lifecycle
+        self._attempts = state.attempts
+        self._slots = state.slots
+        self._checkpoints = state.checkpoints
+        self._transitions = JobTransitions(state)
+        self._settings = settings
+        self.regions = regions.regions
+        self._failures = FailureHandler(
+            state,
+            self._transitions,
+            strategies.scheduling,
+            strategies.failover,
+            settings.make_backoff() if left is None else left.backoff,
+            ExceptionHistory(settings.exception_history_size) if left is None else left.history,
+            is_replaced_at_restart=leaves_restarts,
+        )
+        self._reports = TaskReports(state, self._transitions, self._failures, strategies.scheduling)
+        self._changes = HandoverChanges(
+            state, self._transitions, self._failures, strategies.scheduling
+        )
+        self._is_finalizing = False
+        self._idle_timer_ms: int | None = None
+        self._shortage: NotEnoughResources | None = None
+
+    # ------------------------------------------------------------------ step
+
+    def step(self, event: JobEvent | SuccessionEvent) -> list[JobEffect]:
+        """Take one event; returns the effects to carry out, in order."""
+        now_ms = (
+            self._event_log.now_ms
+        )  # Some have no time: they belong to that of the event before.
+        if not isinstance(event, PartitionDataProduced | SlotFreed | SuccessionEvent):
+            now_ms = event.now_ms
+        self._event_log.begin(event, now_ms)
+        with self.story:
+            self._step(event)
+        return self._event_log.take()
+
+    def _step(self, event: JobEvent | SuccessionEvent) -> None:
+        if isinstance(event, SuccessionEvent):
+            self._changes.take(event)
+            self._settle()
+        elif not self._lifecycle.status.is_terminal:
+            self._take(event)
+            self._settle()
+        elif isinstance(event, SlotsOffered):
+            self._slots.reject_offers(event)
+        elif isinstance(event, CheckpointStored | CheckpointNotStored):
+            self._checkpoints.take_after_end(event, self._lifecycle.status)
+
+    def _take(self, event: JobEvent) -> None:
+        match event:
+            case StartScheduling():
+                self._changes.start()
+            case SlotsOffered():
+                self._slots.take_offers(event, is_any_welcome=self._lifecycle.is_restarting)
+            case SlotFreed():
+                self._on_slot_freed(event)
+            case TaskReported() | TaskIoReported() | PartitionDataProduced():
+                self._reports.take(event)
+            case TaskManagerGone():
+                self._on_task_manager_gone(event)
+            case CancelJob() | SuspendJob():
+                self._on_stop(event)
+            case FailJob():
+                self._on_fail_job(event.failure)
+            case JobFinalized():
+                self._on_finalized()
+            case RescaleJob() | TaskManagersLeaving():
+                """Its graph never changes: `engine/machines/generations` takes these events."""
+            case NotEnoughResources():
+                self._shortage = event
+            case TimerFired():
+                self._on_timer(event.timer)
+            case _:
+                self._checkpoints.take(event)
+
+    def _settle(self) -> None:
+        """Do what follows from the event: restarts, the end of the job, new requirements."""
+        checkpoints = self._checkpoints
+        failure = checkpoints.settle(self._lifecycle.status, self._event_log.now_ms)
+        if failure is not None:
+            self._failures.on_global_failure(failure)
+        if checkpoints.handover.is_complete:
+            self._lifecycle.has_handed_over = True
+        self._failures.settle()
+        if self._failures.is_ending and self._attempts.alive == 0:
+            self._transitions.end(JobStatusEvent.ALL_TASKS_TERMINAL)
+        checkpoints.follow(self._lifecycle.status, self._event_log.now_ms)
+        if self._lifecycle.status.is_terminal:
+            return
+        is_running = self._lifecycle.status is JobStatus.RUNNING and not self._is_finalizing
+        if is_running and self._graph.is_finished and not self._lifecycle.has_handed_over:
+            self._finalize()
+        self.state.deployer.serve()
+        if self._graph.job_graph.job_type is not JobType.STREAMING:
+            self._watch_idle_slots()
+        self._slots.declare()
+
+    # ------------------------------------------------------------------ views
+
+    def producer_state(self, attempt_id: AttemptId) -> ExecutionState | None:
+        """Return the state of an attempt whose partition a consumer misses; None: a past or unknown attempt."""
+        vertex = self._graph.current(attempt_id)
+        return None if vertex is None else vertex.state
+
+    def subtasks(self) -> list[SubtaskView]:
+        """Return all subtasks as the program defines them, by index."""
+        return subtasks_of(self._graph, self.regions)
+
+    def seats(self) -> list[SeatsView]:
+        """Return which subtasks sit in which slot now."""
+        return seats_of(self._slots.shared_slots)
+
+    def sharing_groups(self) -> list[list[int]]:
+        """Return which subtasks are to share a slot, by index."""
+        groups = self._slots.shared_slots.groups
+        return [[vertex.index for vertex in group.vertices] for group in groups]
+
+    def where_tasks_ran(self) -> list[TaskPlace]:
+        return places_of(self._graph)
+
+    def progress(self) -> list[VertexProgress]:
+        return progress_of(self._graph)
+
+    @property
+    def kept_checkpoint(self) -> str | None:
+        coordinator = self._checkpoints.coordinator
+        kept = None if coordinator is None else coordinator.store.kept
+        return None if kept is None else kept.location
+
+    @property
+    def checkpoints_under_way(self) -> int:
+        """How many checkpoints and savepoints have neither completed nor failed."""
+        return self._checkpoints.under_way
+
+    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+        """Return (vertex name, subtask, its last report) of the current attempts."""
+        return task_metrics_of(self._graph)
+
+    @property
+    def story(self) -> Story:
+        """The newest state changes, oldest first, each with the event that caused it."""
+        return self._event_log.story
+
+    @property
+    def exceptions(self) -> ExceptionHistory:
+        """The failures so far, each with the failures that came with it."""
+        return self._failures.history
+
+    @property
+    def handover_view(self) -> GenerationHandover:
+        """How far the generation is on its way to the next one; read only."""
+        return self._changes
+
+    @property
+    def checkpoints(self) -> JobCheckpoints:
+        """The completed and unfinished checkpoints; read only."""
+        return self._checkpoints
+
+    @property
+    def status(self) -> JobStatus:
+        return self._lifecycle.status
+
+    @property
+    def job_graph(self) -> JobGraph:
+        return self._graph.job_graph
+
+    @property
+    def execution_graph(self) -> ExecutionGraph:
+        """The execution graph; read only."""
+        return self._graph
+
+    @property
+    def failure(self) -> FailureInfo | None:
+        """The root cause of the failure that the job is dealing with, or that ended it."""
+        return self._lifecycle.root.failure
+
+    def check(self) -> None:
+        """Raises BrokenInvariant. For tests, after each step."""
+        with self.story:
+            check_job(self.state)
+
+    # ------------------------------------------------------------------ slots
+
+    def _watch_idle_slots(self) -> None:
+        at_ms = self._slots.pool.next_idle_ms()
+        if at_ms is not None and at_ms != self._idle_timer_ms:
+            self._idle_timer_ms = at_ms
+            self._event_log.emit(SetTimer(IDLE_TIMER, at_ms))
+
+    def _on_timer(self, timer: str) -> None:
+        if timer == IDLE_TIMER:
+            self._idle_timer_ms = None
+            self._slots.release_idle(self.state.results.places())
+            return
+        self._checkpoints.on_timer(timer, self._event_log.now_ms)
+        self.state.restarts.on_timer(timer)
+        self._failures.on_timer(timer)
+        bulk = self.state.deployer.on_timer(timer)
+        if bulk is not None:
+            self._on_bulk_timeout(bulk)
+
+    def _on_bulk_timeout(self, bulk: Bulk) -> None:
+        held = len(self._slots.pool.slots)
+        failure = no_resources(self._graph.job_graph, self._settings, bulk, held, self._shortage)
+        waiting = list(bulk.vertices.values())
+        self._attempts.fail(waiting, failure)
+        self._failures.on_task_failure(waiting, failure)
+
+    def _on_slot_freed(self, event: SlotFreed) -> None:
+        """A TaskManager has freed a slot: on request, or because our answer to its offer came too late."""
+        victims = self._slots.lose_slot(event.allocation_id)
+        failed = [vertex for vertex in victims if vertex.state is ExecutionState.FAILED]
+        if failed:
+            failure = failed[0].execution.failure
+            assert failure is not None
+            self._failures.on_task_failure(failed, failure)
+
+    # ------------------------------------------------------------------ losses
+
+    def _on_task_manager_gone(self, event: TaskManagerGone) -> None:
+        failure = lost_task_manager(event)
+        alive = self._slots.lose_task_manager(event.resource_id, failure)
+        failed = [vertex for vertex in alive if vertex.state is ExecutionState.FAILED]
+        if failed:
+            self._failures.on_task_failure(failed, failure)
+        elif alive and self._lifecycle.root.failure is not None:
+            # The loss explains broken connections that were reported before.
+            self._lifecycle.root.note(failure)
+
+    # ------------------------------------------------------------------ the end
+
+    def _on_fail_job(self, failure: FailureInfo) -> None:
+        if self._is_finalizing:  # Some results may be visible already.
+            self._lifecycle.root.note(failure)
+            self._transitions.stop_all(JobStatusEvent.FAIL)
+        else:
+            self._failures.on_global_failure(failure)
+
+    def _on_stop(self, event: CancelJob | SuspendJob) -> None:
+        if isinstance(event, SuspendJob):
+            self._transitions.suspend()
+        elif not self._is_finalizing:
+            self._transitions.stop_all(JobStatusEvent.CANCEL)
+
+    def _on_finalized(self) -> None:
+        if self._is_finalizing:
+            self._transitions.end(JobStatusEvent.FINALIZED)
+
+    def _finalize(self) -> None:
+        self._is_finalizing = True
+        committables = tuple(
+            committable
+            for vertex in self._graph.vertices
+            for committable in vertex.execution.committables
+        )
+        self._event_log.emit(FinalizeJob(committables))

@@ -1,0 +1,76 @@
+"""The story of a machine: a bounded list of events, in order, and what each did. Knows no machine.
+
+Source: Flink's ExecutionHistory and job event log. Differs: one kind of list for all machines, for
+the console, REST and tests; its last lines are added to the error of a machine that detects its own
+inconsistency.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.engine.model.errors import EngineBug
+
+IN_AN_ERROR: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class StoryLine:
+    """`event`: the name of the machine's event. `did`: plain data, which is converted to text when it is read."""
+
+    event: str
+    did: tuple[object, ...]
+
+    def __str__(self) -> str:
+        return f"{self.event}: {' '.join(map(str, self.did))}"
+
+
+class Story:
+    """The newest `size` lines; older ones are only counted. `of`: name of the machine."""
+
+    def __init__(self, of: str, size: int = 1000) -> None:
+        self.of = of
+        self.dropped = 0
+        # Plain tuples: a line is made for each transition of each task, and rarely read.
+        self._lines: deque[tuple[str, tuple[object, ...]]] = deque(maxlen=size)
+
+    def add(self, event: str, *did: object) -> None:
+        """Add a line. `did`: a transition or an effect with its cause; immutable, and small."""
+        if len(self._lines) == self._lines.maxlen:
+            self.dropped += 1
+        self._lines.append((event, did))
+
+    def last(self, limit: int | None = None) -> list[StoryLine]:
+        """Return the newest `limit` lines, oldest first; None: all that are kept."""
+        lines = list(self)
+        return lines if limit is None else lines[max(0, len(lines) - limit) :]
+
+    def __enter__(self) -> None:
+        """A context: an EngineBug that is raised inside gets the last lines in its text.
+
+        Machines enter it for each event; contextlib's contexts would cost several calls each time.
+        """
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, EngineBug):
+            self.tell(error)
+
+    def tell(self, bug: EngineBug) -> None:
+        """Add the last lines to the error's text."""
+        lines = [f"  {line}" for line in self.last(IN_AN_ERROR)]
+        if lines:
+            text = "\n".join([f"{bug}\nThe last of the story of the {self.of}:", *lines])
+            bug.args = (text,)
+
+    def __iter__(self) -> Iterator[StoryLine]:
+        return (StoryLine(*line) for line in list(self._lines))
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __str__(self) -> str:
+        forgotten = [f"({self.dropped} lines before are forgotten)"] if self.dropped else []
+        return "\n".join([*forgotten, *map(str, self)])

@@ -1,0 +1,176 @@
+"""JobGraph: chains of operators, the data sets between them, and the blobs they need.
+
+Source: Flink JobGraph, JobVertex, IntermediateDataSet, JobEdge. Serialisable: the code is in
+`blobs`, opaque, and only a TaskManager opens it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from penstock.engine.model.graph.auto_parallelism import AutoParallelism
+from penstock.engine.model.graph.partitioning import DistributionPattern, ShipStrategy
+from penstock.engine.model.ids import BlobKey, DataSetId, JobId, VertexId
+from penstock.engine.model.key_types import KeyType
+from penstock.engine.model.pickled_fields import set_fields
+from penstock.engine.model.slot_size import SlotSize
+
+
+class JobType(StrEnum):
+    """STREAMING jobs hold their slots until they end."""
+
+    STREAMING = "STREAMING"
+    BATCH = "BATCH"
+
+
+class ResultPartitionType(StrEnum):
+    """How a result is produced, consumed and released. The properties: docs/spec/job-graph.md#kinds-of-results."""
+
+    PIPELINED = "PIPELINED"
+    PIPELINED_BOUNDED = "PIPELINED_BOUNDED"
+    PIPELINED_APPROXIMATE = "PIPELINED_APPROXIMATE"
+    BLOCKING = "BLOCKING"
+    BLOCKING_PERSISTENT = "BLOCKING_PERSISTENT"
+    HYBRID_FULL = "HYBRID_FULL"
+    HYBRID_SELECTIVE = "HYBRID_SELECTIVE"
+
+    @property
+    def must_be_pipelined_consumed(self) -> bool:
+        return self in (type(self).PIPELINED, type(self).PIPELINED_BOUNDED)
+
+    @property
+    def can_be_pipelined_consumed(self) -> bool:
+        return not self.is_blocking
+
+    @property
+    def is_blocking(self) -> bool:
+        return self in (type(self).BLOCKING, type(self).BLOCKING_PERSISTENT)
+
+    @property
+    def has_bounded_buffers(self) -> bool:
+        return self in (type(self).PIPELINED_BOUNDED, type(self).PIPELINED_APPROXIMATE)
+
+    @property
+    def is_reconsumable(self) -> bool:
+        return self.is_blocking or self is type(self).HYBRID_FULL
+
+    @property
+    def is_persistent(self) -> bool:
+        return self is type(self).BLOCKING_PERSISTENT
+
+    @property
+    def is_released_by_scheduler(self) -> bool:
+        return self.is_blocking or self in (type(self).HYBRID_FULL, type(self).HYBRID_SELECTIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionStrategy:
+    """How a row function will run: on `columns`, by `counts` of its records, on the `fields` that it reads, or on `records`. `why`: why not on columns."""
+
+    strategy: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorStrategy:
+    """How a key selector will run. `strategy`, `why`: as of a FunctionStrategy. `defined_at`: the line with its key_by."""
+
+    strategy: str
+    why: str = ""
+    defined_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldsRead:
+    """Which fields of its records a source parses. `declared`: how many there are. `why_all`: why all of them."""
+
+    names: tuple[str, ...]
+    declared: int
+    why_all: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    """The facts about an operator that the JobManager knows. `keys`: of its keyed state; None: it has none. `function`: None: it has no
+    row function that could run on columns. `selectors`: of its inputs' keys, where these are functions. `reads`: of a
+    source that parses only the fields that functions read.
+    """
+
+    node_id: int
+    name: str
+    uid: str
+    defined_at: str = ""
+    has_coordinator: bool = False
+    keys: KeyType | None = None
+    function: FunctionStrategy | None = None
+    selectors: tuple[SelectorStrategy, ...] = ()
+    reads: FieldsRead | None = None
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        """A job graph that an earlier release stored has fewer fields."""
+        set_fields(self, state)
+
+
+@dataclass(frozen=True, slots=True)
+class JobEdge:
+    """One input gate of `target`: reads all of `data_set_id` by `pattern`."""
+
+    data_set_id: DataSetId
+    source: VertexId
+    target: VertexId
+    pattern: DistributionPattern
+    ship_strategy: ShipStrategy
+    input_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IntermediateDataSet:
+    """What a vertex produces for one or several edges that agree on pattern and broadcast."""
+
+    data_set_id: DataSetId
+    producer: VertexId
+    result_type: ResultPartitionType
+    pattern: DistributionPattern
+    is_broadcast: bool = False
+
+
+@dataclass(slots=True)
+class JobVertex:
+    """A chain of operators with its parallelism and the blob that holds its ChainSpec.
+
+    `parallelism` is UNDECIDED until the inputs are complete; only in a graph with `auto_parallelism`.
+    `is_max_parallelism_set`: the program sets it. Otherwise a checkpoint that the job starts from may change it.
+    """
+
+    vertex_id: VertexId
+    name: str
+    parallelism: int
+    max_parallelism: int
+    operators: tuple[OperatorInfo, ...] = ()
+    chain_blob: BlobKey | None = None
+    slot_sharing_group: str = "default"
+    co_location_group: str | None = None
+    inputs: list[JobEdge] = field(default_factory=list)
+    outputs: list[IntermediateDataSet] = field(default_factory=list)
+    is_source: bool = False
+    is_max_parallelism_set: bool = False
+
+
+@dataclass(slots=True)
+class JobGraph:
+    """The submitted graph: vertices in insertion order and the blobs they name.
+
+    `slot_sizes`: of the slot sharing groups that ask for resources. `auto_parallelism`: how a parallelism is chosen for
+    vertices that set none (UNDECIDED until then); None: every vertex has a parallelism.
+    """
+
+    job_id: JobId
+    name: str
+    job_type: JobType = JobType.STREAMING
+    vertices: dict[VertexId, JobVertex] = field(default_factory=dict)
+    blobs: dict[BlobKey, bytes] = field(default_factory=dict)
+    slot_sizes: dict[str, SlotSize] = field(default_factory=dict)
+    auto_parallelism: AutoParallelism | None = None

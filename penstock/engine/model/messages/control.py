@@ -1,0 +1,244 @@
+"""The other messages of the control wire, and the progress snapshot for console and REST. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.engine.model.deployment import SparkTask
+from penstock.engine.model.ids import (
+    NO_TOKEN,
+    AttemptId,
+    BlobKey,
+    FencingToken,
+    ResourceId,
+    ResultPartitionId,
+    VertexId,
+)
+from penstock.engine.model.messages.shared import SlotOffer, TaskIo
+from penstock.engine.model.slot_size import UNSIZED, SlotSize
+from penstock.engine.model.states import ExecutionState
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTaskManager:
+    """(wire) The first message after the mutual challenge. `cores`: the cores that its host reserves for it. `spark_task` None: its host is not
+    Spark.
+    """
+
+    resource_id: ResourceId
+    host: str
+    data_port: int
+    slots: int
+    pid: int
+    supervisor_pid: int
+    python_version: str
+    size: SlotSize = UNSIZED
+    cores: int = 1
+    spark_task: SparkTask | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationAccepted:
+    """(wire)"""
+
+    fencing_token: FencingToken
+
+
+@dataclass(frozen=True, slots=True)
+class OfferSlots:
+    """(wire)"""
+
+    resource_id: ResourceId
+    offers: tuple[SlotOffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PutBlob:
+    """(wire) The bytes of a blob, before the first deployment that names it."""
+
+    key: BlobKey
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """(wire) `progress` rises whenever a mailbox of the TaskManager turns."""
+
+    resource_id: ResourceId
+    progress: int
+    ios: tuple[tuple[AttemptId, TaskIo], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsReport:
+    """(wire) All metrics of a TaskManager, or those of a task that ends. `payload`: see `engine/metrics/report_format.py`."""
+
+    resource_id: ResourceId
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStopped:
+    """(wire) From a supervisor, in place of a heartbeat: a signal or a debugger has stopped its TaskManager."""
+
+    resource_id: ResourceId
+
+
+@dataclass(frozen=True, slots=True)
+class MasterHeartbeat:
+    """(wire) The JobManager is alive. Goes to TaskManagers and supervisors."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnded:
+    """(wire) From a supervisor: its TaskManager has ended, or, to a pool of workers, its process; the cause, and the last output.
+
+    `last_lines`: of a TaskManager's log.
+    """
+
+    resource_id: ResourceId
+    cause: str
+    last_lines: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class KillTaskManager:
+    """(wire) To a supervisor: its TaskManager cannot end by itself. ProcessEnded then tells where its tasks were."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRequest:
+    """(wire) A source reader asks for a split."""
+
+    attempt_id: AttemptId
+    node_id: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEvent:
+    """(wire) An event of a source reader for its enumerator. `event`: plain data."""
+
+    attempt_id: AttemptId
+    node_id: int
+    event: object
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedWatermark:
+    """(wire) The watermark of a source with watermark alignment; 2^63-1: it is idle or has ended."""
+
+    attempt_id: AttemptId
+    node_id: int
+    watermark_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MaxAllowedWatermark:
+    """(wire) A source waits while its watermark is above this one (Flink's WatermarkAlignmentEvent)."""
+
+    attempt_id: AttemptId
+    node_id: int
+    watermark_ms: int
+    fencing_token: FencingToken = NO_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class AddSplits:
+    """(wire) Splits for a reader, pickled by the driver; only the TaskManager opens them."""
+
+    attempt_id: AttemptId
+    node_id: int
+    splits: bytes
+    fencing_token: FencingToken = NO_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class NoMoreSplits:
+    """(wire)"""
+
+    attempt_id: AttemptId
+    node_id: int
+    fencing_token: FencingToken = NO_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class DriverData:
+    """(wire) A batch of a print or collect stream: opaque bytes until the driver's consumer opens them.
+
+    `behind_checkpoint`: the last checkpoint whose barrier the attempt has passed; -1: none. Later checkpoints cover the
+    batch.
+    """
+
+    stream: str
+    attempt_id: AttemptId
+    records: int
+    payload: bytes
+    behind_checkpoint: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DriverCredit:
+    """(wire) The driver took `frames` frames of this stream from this attempt."""
+
+    stream: str
+    attempt_id: AttemptId
+    frames: int
+    fencing_token: FencingToken = NO_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class UserOutput:
+    """(wire) What a user function wrote to stdout or stderr."""
+
+    attempt_id: AttemptId | None
+    operator: str
+    text: str
+    is_error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """(wire) End all tasks and exit."""
+
+    reason: str
+    fencing_token: FencingToken = NO_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStateQuestion:
+    """(wire) A consumer got PartitionNotFound, and asks for the state of the producer."""
+
+    consumer: AttemptId
+    partition_id: ResultPartitionId
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStateAnswer:
+    """(wire) `producer_state` None: the attempt is not known any more."""
+
+    consumer: AttemptId
+    partition_id: ResultPartitionId
+    producer_state: ExecutionState | None
+    fencing_token: FencingToken = NO_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class VertexProgress:
+    """Snapshot of one job vertex for console and REST: subtasks by state, summed counters, and the worst of its subtasks.
+
+    `busy_ms_per_s`, `backpressured_ms_per_s`: of the subtask that has most. `watermark_ms`: the lowest; None: a subtask
+    has none yet, or all have ended.
+    """
+
+    vertex_id: VertexId
+    name: str
+    parallelism: int
+    states: dict[ExecutionState, int]
+    records_in: int
+    records_out: int
+    busy_ms_per_s: float = 0.0
+    backpressured_ms_per_s: float = 0.0
+    watermark_ms: int | None = None

@@ -1,0 +1,343 @@
+"""RemoteInputChannel: frames of a subpartition in another TaskManager, kept as bytes until the mailbox thread takes them.
+
+Does not know sockets: a `PartitionClient` sends its messages. The network thread puts frames in,
+the mailbox thread takes them out; the lock between them is never held while other objects are called.
+Source: Flink RemoteInputChannel (docs/spec/exchange.md#channels, #a-partition-that-is-not-there,
+#credit). Differs: a credit message waits until it brings at least as much credit as the sender has left.
+A buffer is empty again when its frame is taken, so the one batch that the mailbox thread is processing
+does not count. A barrier whose alignment can time out is announced outside the queue, not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from penstock.engine.model.errors import (
+    BufferReordering,
+    EngineBug,
+    PartitionNotFound,
+    ResultDataLost,
+)
+from penstock.engine.model.ids import ResultPartitionId, TaskManagerLocation
+from penstock.engine.runtime.codecs.codec import ChannelDecoder
+from penstock.engine.runtime.codecs.events import WITHOUT_CREDIT, FrameKind, decode_event
+from penstock.engine.runtime.elements import Batch, CheckpointBarrier, ColumnBatch, RowBatch
+from penstock.engine.runtime.network.gate.backoff import Backoff, ListenerBackoff
+from penstock.engine.runtime.network.gate.channel import ChannelOwner, InputChannel
+from penstock.engine.runtime.network.gate.credit import ReceiverCredit, frames_for
+from penstock.engine.runtime.network.gate.ports import PartitionClient
+from penstock.engine.runtime.network.prioritized_deque import PrioritizedDeque
+from penstock.engine.runtime.network.sequence import following, is_before
+from penstock.engine.runtime.network.subpartition_view import NextType, Polled
+
+
+class ReceivedFrame(NamedTuple):
+    """A frame that was received. `is_floating`: whether its buffer is floating; None: it has no buffer, as for events."""
+
+    kind: int
+    payload: bytes | memoryview
+    sequence: int
+    is_floating: bool | None
+
+
+class RemoteInputChannel(InputChannel):
+    """A channel from another TaskManager. `partition_id`, `subpartition`: what it reads; `location`: where that is."""
+
+    __slots__ = (
+        "_backoff", "_client", "_decoder", "_expected", "_frames", "_is_answered", "_lock",
+        "credit", "location", "partition_id", "queued_bytes", "subpartition",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        gate: ChannelOwner,
+        index: int,
+        partition_id: ResultPartitionId,
+        subpartition: int,
+        location: TaskManagerLocation,
+    ) -> None:
+        """Takes its exclusive buffers from the network memory. Raises: InsufficientBuffers."""
+        super().__init__(gate, index)
+        context, settings = gate.context, gate.context.settings
+        self.partition_id = partition_id
+        self.subpartition = subpartition
+        self.location = location
+        self.queued_bytes = 0
+        context.memory.reserve(gate.buffers.exclusive)
+        most = frames_for(self.row_limit)
+        self.credit = ReceiverCredit(
+            gate.buffers.exclusive, gate.pool, self._on_floating_offered, most
+        )
+        self._lock: AbstractContextManager[Any] = context.new_lock()
+        self._frames: PrioritizedDeque[ReceivedFrame] = PrioritizedDeque()
+        self._decoder = ChannelDecoder(context.loads)
+        self._client: PartitionClient | None = None
+        self._is_answered = False
+        self._expected = 0
+        self._backoff = (
+            ListenerBackoff(settings.request_timeout_ms, settings.max_backoff_ms)
+            if settings.request_timeout_ms > 0
+            else Backoff(settings.initial_backoff_ms, settings.max_backoff_ms)
+        )
+
+    # ------------------------------------------------------------------ asking for it
+
+    @property
+    def first_credit(self) -> int:
+        """The credit that is sent with the request."""
+        return self.credit.outstanding
+
+    @property
+    def frame_bytes(self) -> int:
+        """The frame size that is sent with the request."""
+        return self.gate.buffer_bytes
+
+    @property
+    def row_limit(self) -> int | None:
+        """The limit of records in flight that is sent with the request."""
+        return self.gate.context.in_flight.rows
+
+    def request(self) -> None:
+        if not self.is_released:
+            self.gate.context.host.request(self, self.location)
+
+    def on_connected(self, client: PartitionClient) -> bool:
+        """Any thread, before the request is sent. False: the channel was released."""
+        with self._lock:
+            self._client = client
+            self._is_answered = False
+            return not self.is_released
+
+    def on_not_found(self) -> None:
+        """Any thread. The producer's TaskManager does not have the partition, although it has waited for it."""
+        if not self.is_released:
+            self.gate.context.host.ask_producer(self.partition_id, self.retry)
+
+    def retry(self) -> None:
+        """The producer may still register the partition: ask again, unless the time for that is over."""
+        if not self._backoff.increase():
+            self.on_error(
+                PartitionNotFound(
+                    f"partition {self.partition_id} was not found at {self.location.resource_id} "
+                    f"({self.location.host}:{self.location.data_port}), and still not after "
+                    f"{self._backoff.current_ms} ms. See why its producer is late, or raise "
+                    "taskmanager.network.request-backoff.max."
+                )
+            )
+        elif isinstance(self._backoff, ListenerBackoff):
+            self.request()
+        else:
+            self.gate.context.host.call_later(self._backoff.current_ms, self.request)
+
+    def on_error(self, error: Exception) -> None:
+        if isinstance(error, PartitionNotFound | ResultDataLost):
+            error.partition_id = self.partition_id
+        super().on_error(error)
+
+    # ------------------------------------------------------------------ network thread
+
+    def on_frame(
+        self,
+        kind: int,
+        sequence: int,
+        payload: bytes | memoryview,
+        backlog: int = 0,
+        *,
+        has_priority: bool = False,
+    ) -> None:
+        """`backlog`: data batches that wait behind this frame at the sender."""
+        takes_buffer = kind <= FrameKind.COLUMNS
+        kind &= ~WITHOUT_CREDIT
+        announced: CheckpointBarrier | None = None
+        if kind == FrameKind.BARRIER:
+            barrier = decode_event(kind, payload)
+            assert isinstance(barrier, CheckpointBarrier), (
+                "a frame of kind BARRIER holds a CheckpointBarrier"
+            )
+            has_priority = has_priority or barrier.has_priority
+            announced = barrier if barrier.is_timeoutable else None
+        try:
+            with self._lock:
+                if self.is_released or self._error is not None:
+                    # Frames after an error are dropped: an end of the partition among them would
+                    # hide the error.
+                    return
+                self._check_sequence(sequence)
+                is_floating = self.credit.take() if takes_buffer else None
+                frame = ReceivedFrame(kind, payload, sequence, is_floating)
+                if has_priority:
+                    self._frames.add_priority(frame)
+                else:
+                    self._frames.add(frame)
+                is_first_priority = has_priority and self._frames.priority_count == 1
+                self.queued_bytes += len(payload)
+                self.credit.on_backlog(backlog)
+                is_answer, self._is_answered = not self._is_answered, True
+                credit = self._credit_to_tell()
+        except (BufferReordering, EngineBug) as error:
+            self.on_error(error)
+            return
+        if is_first_priority:
+            self.notify_priority(sequence)
+        else:
+            self.notify_data()
+        if announced is not None:
+            self.gate.on_channel_announced(self, announced, sequence)
+        self._tell(credit)
+        if is_answer:
+            self._tell_what_has_changed()
+
+    def on_backlog(self, backlog: int) -> None:
+        """The sender has so many data batches and no credit at all."""
+        with self._lock:
+            if self.is_released:
+                return
+            self.credit.on_backlog(backlog)
+            is_answer, self._is_answered = not self._is_answered, True
+            credit = self._credit_to_tell()
+        self._tell(credit)
+        if is_answer:
+            self._tell_what_has_changed()
+
+    def _tell_what_has_changed(self) -> None:
+        """The producer has answered the request. Before, it may have waited for its partition, and would have missed other frames."""
+        if self.gate.context.in_flight.has_changed:
+            self.announce_row_limit()
+
+    def _check_sequence(self, sequence: int) -> None:
+        if sequence != self._expected:
+            raise BufferReordering(
+                f"frame {sequence} of {self.partition_id} came where {self._expected} was due: a "
+                f"frame was lost, repeated or overtaken on the way from {self.location.resource_id}"
+            )
+        self._expected = following(sequence)
+
+    # ------------------------------------------------------------------ mailbox thread
+
+    def poll(self) -> Polled | None:
+        with self._lock:
+            frame = self._frames.poll()
+            if frame is not None:
+                gives_back = self._on_taken(frame)
+                credit = self._credit_to_tell()
+                next_type = self._next_type()
+                behind = len(self._frames)
+        if frame is None:
+            # Only after the frames that came before the error.
+            self.check_error()
+            return None
+        if gives_back:
+            self.gate.pool.recycle()
+        self._tell(credit)
+        self.buffers_in += 1
+        self.bytes_in += len(frame.payload)
+        element = self._decoder.decode(frame.kind, frame.payload)
+        return Polled(element, behind, next_type, frame.sequence)
+
+    def overtaken(self, sequence: int) -> Sequence[Batch]:
+        """Their buffers stay filled, because the batches are read later, in their turn."""
+        with self._lock:
+            frames = [one for one in self._frames if is_before(one.sequence, sequence)]
+        decoder = self._decoder.ahead()
+        found = (decoder.decode(one.kind, one.payload) for one in frames)
+        return [one for one in found if isinstance(one, (RowBatch, ColumnBatch))]
+
+    def prioritize(self, sequence: int) -> None:
+        with self._lock:
+            found = next((one for one in self._frames if one.sequence == sequence), None)
+            if found is not None:
+                self._frames.prioritize(found)
+        if found is not None:
+            self.gate.on_channel_priority(self, None)
+
+    def _on_taken(self, frame: ReceivedFrame) -> bool:
+        """The buffer of this frame is empty again. The lock is held. Returns whether a floating buffer goes back to the pool."""
+        self.queued_bytes -= len(frame.payload)
+        if frame.is_floating is None:
+            return False
+        self.credit.filled -= 1
+        return frame.is_floating or self.credit.recycle_exclusive()[0]
+
+    def _next_type(self) -> NextType:
+        head = self._frames.peek()
+        if head is None:
+            return NextType.NONE if self._error is None else NextType.EVENT
+        if self._frames.priority_count:
+            return NextType.PRIORITY_EVENT
+        return NextType.DATA if head.kind <= FrameKind.COLUMNS else NextType.EVENT
+
+    @property
+    def queued_buffers(self) -> int:
+        return len(self._frames)
+
+    @property
+    def buffers_in_use(self) -> int:
+        """Queued frames, and the sender's backlog beyond the exclusive buffers."""
+        return len(self._frames) + max(0, self.credit.required - self.credit.exclusive)
+
+    def resume(self) -> None:
+        if self._client is not None:
+            self._client.resume()
+
+    def acknowledge_all_records(self) -> None:
+        if self._client is not None:
+            self._client.acknowledge_all_records()
+
+    def send_task_event(self, event: Any) -> None:
+        if self._client is not None:
+            self._client.task_event(event)
+
+    def announce_buffer_size(self, buffer_bytes: int) -> None:
+        if self._client is not None:
+            self._client.new_buffer_size(buffer_bytes)
+
+    def announce_row_limit(self) -> None:
+        told: int | None = -1
+        while told != self.row_limit:  # Another thread may tell a former one meanwhile.
+            with self._lock:
+                told = self.row_limit
+                self.credit.most = frames_for(told)
+                credit = self._credit_to_tell()
+                client = self._client if self._is_answered else None
+            if client is not None:
+                client.limit_rows(told)
+            self._tell(credit)
+
+    def release(self) -> None:
+        with self._lock:
+            if self.is_released:
+                return
+            self.is_released = True
+            floating = self.credit.release_floating()
+            floating += sum(1 for frame in self._frames if frame.is_floating)
+            self._frames.clear()
+            self.queued_bytes = 0
+            client = self._client
+        for _ in range(floating):
+            self.gate.pool.recycle()
+        self.gate.context.memory.unreserve(self.credit.exclusive)
+        if client is not None:
+            client.cancel()
+
+    # ------------------------------------------------------------------ credit
+
+    def _on_floating_offered(self) -> bool:
+        """The pool offers a buffer. Any thread."""
+        with self._lock:
+            if self.is_released:
+                return False
+            is_taken, _ = self.credit.on_floating_offered()
+            credit = self._credit_to_tell()
+        self._tell(credit)
+        return is_taken
+
+    def _credit_to_tell(self) -> int:
+        """The credit to announce now. The lock is held. Until the producer answers the request, nobody there would take it."""
+        is_due = self._is_answered and self.credit.is_worth_telling
+        return self.credit.announce() if is_due else 0
+
+    def _tell(self, credit: int) -> None:
+        if credit and self._client is not None:
+            self._client.add_credit(credit)

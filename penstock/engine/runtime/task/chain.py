@@ -1,0 +1,397 @@
+"""OperatorChain: the operators of one task as a tree, run one batch at a time.
+
+Source: Flink OperatorChain, ChainingOutput, RecordWriterOutput. Differs: operators return what they emit,
+so the chain is a generator. It can be left at any `yield` (time is up, an output is full) and resumed.
+An operator sees a whole batch before the next one does.
+
+Does not know channels: it yields `(output index, element)`, and None where it may be left.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar, Final, TypeAlias
+
+from penstock.engine.model.errors import EngineBug
+from penstock.engine.model.graph.chain import ChainedOperator, ChainSpec
+from penstock.engine.model.messages import LatencySummary
+from penstock.engine.runtime.elements import (
+    MAX_WATERMARK,
+    ColumnBatch,
+    Element,
+    EndOfData,
+    EndOfKeys,
+    LatencyMarker,
+    RowBatch,
+    Tagged,
+    Watermark,
+    WatermarkStatus,
+)
+from penstock.engine.runtime.interruption import UNWATCHED, OperatorCalls
+from penstock.engine.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+from penstock.engine.runtime.records.frozen import Dumps, plain_dumps
+from penstock.engine.runtime.records.shared_records import RecordSharing
+from penstock.engine.runtime.state.snapshot import OperatorSnapshot, check_all_taken
+from penstock.engine.runtime.task.chain_node import (
+    ChainNode,
+    OperatorTimer,
+    context_in_chain,
+    node_of,
+)
+from penstock.engine.runtime.task.latency import LatencySettings, LatencyStats
+from penstock.engine.runtime.task.operator_calls import (
+    END,
+    Emitting,
+    enforced,
+    guarded,
+    next_of,
+    processed,
+    with_letters,
+)
+from penstock.engine.runtime.task.slices import ColumnCuts
+from penstock.engine.runtime.user_metrics import UserMetrics
+
+Routed: TypeAlias = "tuple[int, Element] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class ChainMetrics:
+    """What a chain measures. `is_for_functions`: whether functions get a group to register metrics in."""
+
+    latency: LatencySettings = field(default_factory=LatencySettings)
+    is_for_functions: bool = True
+
+
+_METRICS: Final = ChainMetrics()
+
+
+class OperatorChain:
+    """The operators of one attempt. Built once per attempt, on the mailbox thread. `nodes`: with what is counted of them, for any thread to read."""
+
+    begins_finished: ClassVar[bool] = False
+    """Whether its operators had finished before this attempt, so that the chain has none."""
+
+    def __init__(
+        self,
+        spec: ChainSpec,
+        clock_ms: Callable[[], int],
+        calls: OperatorCalls = UNWATCHED,
+        choose: Callable[[int], int] = lambda _count: 0,
+        metrics: ChainMetrics = _METRICS,
+        dumps: Dumps = plain_dumps,
+        fresh_head: Callable[[], Operator] | None = None,
+    ) -> None:
+        """`calls`: is told when an operator's code begins and ends. `choose(n)`: picks one of n outputs at random, for a
+        latency marker. `dumps`: pickles objects in snapshots. `fresh_head`: makes another head for the next keys of a BATCH job.
+        """
+        self.spec = spec
+        self._dumps = dumps
+        self._calls, self._choose = calls, choose
+        self._clock_ms, self._latency = clock_ms, metrics.latency
+        self._has_ended_data = False
+        self._fresh_head = fresh_head
+        self.user_metrics = UserMetrics(metrics.is_for_functions)
+        self._sharing = RecordSharing(spec)
+        self.nodes = [node_of(spec, index, clock_ms) for index in range(len(spec.operators))]
+
+    @property
+    def head(self) -> Operator:
+        return self.nodes[0].operator
+
+    @property
+    def operators(self) -> list[Operator]:
+        """The operators, head to tail."""
+        return [node.operator for node in self.nodes]
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether some operator loops over Python objects, so that long batches must be sliced."""
+        return any(node.operator.accepts is Accepts.ROWS for node in self.nodes)
+
+    @property
+    def is_in_record(self) -> bool:
+        """Whether the output of a record is not complete, so that timers and barriers must wait."""
+        return any(node.operator.is_in_record for node in self.nodes)
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether the head can be fed."""
+        return self.nodes[0].operator.takes_input
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing is outstanding at the head, so that `finish` may run."""
+        return self.nodes[0].operator.is_drained
+
+    @property
+    def has_put_off(self) -> bool:
+        """Whether an operator has to try something again before the task may end."""
+        return any(node.operator.has_put_off for node in self.nodes)
+
+    @property
+    def latencies(self) -> tuple[LatencySummary, ...]:
+        """The latencies of all operators that saw a latency marker."""
+        return tuple(itertools.chain.from_iterable(node.latencies() for node in self.nodes))
+
+    @property
+    def late_records_dropped(self) -> int:
+        return sum(node.late_records_dropped.count for node in self.nodes)
+
+    def open(
+        self, context_for: Callable[[ChainedOperator, OperatorTimer], OperatorContext]
+    ) -> None:
+        """Open all operators, tail to head."""
+        self._context_for = context_for
+        for node in reversed(self.nodes):
+            self._open(node)
+
+    def _open(self, node: ChainNode) -> None:
+        given = self._context_for(node.spec, node.timer)
+        metrics = self.user_metrics.group_of(node.spec.uid, node.spec.name)
+        context = context_in_chain(node, given, metrics, self._calls, self._dumps)
+        self._guard(node, partial(node.operator.open, context))
+        if node.restored is not None:
+            check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)
+            node.restored = None
+
+    def close(self) -> None:
+        """Close all operators, tail to head, even if some fail. The first error is raised at the end.
+
+        This also holds when one is interrupted by a cancel, because the resources of the others must be released too.
+        """
+        first: BaseException | None = None
+        for node in reversed(self.nodes):
+            try:
+                if node.poison is not None:
+                    node.poison.close()
+                self._guard(node, node.operator.close)
+            except BaseException as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    # ------------------------------------------------------------------ elements through the tree
+
+    def feed(self, element: Element, input_index: int = 0) -> Iterator[Routed]:
+        """Process an element in the head."""
+        is_end = isinstance(element, EndOfKeys)
+        return self.end_keys() if is_end else self._feed(0, element, input_index)
+
+    def emit_from_head(self, element: Element) -> Iterator[Routed]:
+        """Process an element that a source head made."""
+        head = self.nodes[0]
+        if head.poison is None:
+            return self._route(head, element)
+        parts = with_letters(head, head.poison, element)
+        return itertools.chain.from_iterable(self._route(head, part) for part in parts)
+
+    def end_data(self) -> None:
+        """Nothing is emitted any more: from now on only operators that have put something off have timers."""
+        self._has_ended_data = True
+
+    def next_timer_ms(self) -> int | None:
+        due = (node.timer.due_ms for node in self._timed_nodes())
+        return min((one for one in due if one is not None), default=None)
+
+    def fire_timers(self, now_ms: int) -> Iterator[Routed]:
+        """Fire all due processing-time timers, head first."""
+        for node in self._timed_nodes():
+            if node.timer.fires_at(now_ms):
+                fire = partial(node.operator.on_processing_time, now_ms)
+                yield from self._run(node, fire)
+
+    def _timed_nodes(self) -> Sequence[ChainNode]:
+        if not self._has_ended_data:
+            return self.nodes
+        return [node for node in self.nodes if node.operator.has_put_off]
+
+    def end_input(self, input_index: int) -> Iterator[Routed]:
+        """A logical input of the head has no more records."""
+        head = self.nodes[0]
+        yield from self._run(head, partial(head.operator.end_input, input_index))
+
+    def end_keys(self) -> Iterator[Routed]:
+        """In a BATCH job: the head ends for the keys so far, as at the end of its input. A fresh head takes the keys that follow."""
+        head = self.nodes[0]
+        yield from self._run(head, partial(_end_time, head.operator))
+        yield from self._run(head, partial(head.operator.end_input, 0))
+        yield from self._run(head, head.operator.finish)
+        self._guard(head, head.operator.close)
+        assert self._fresh_head is not None, "keys end in BATCH jobs only"
+        head.operator = self._fresh_head()
+        self._open(head)
+
+    def finish(self) -> Iterator[Routed]:
+        """All inputs have ended: each operator emits what it still holds, head to tail."""
+        for index, node in enumerate(self.nodes):
+            if index > 0:
+                yield from self._run(node, partial(node.operator.end_input, 0))
+            yield from self._run(node, node.operator.finish)
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Iterator[Routed]:
+        """Emit what must go out before the barrier, head to tail."""
+        for node in self.nodes:
+            prepare = node.operator.prepare_snapshot_pre_barrier
+            yield from self._run(node, partial(prepare, checkpoint_id))
+
+    def restore(self, states: Mapping[str, OperatorSnapshot]) -> None:
+        """Restore operators by their uids. Call before `open`."""
+        for node in self.nodes:
+            state = states.get(node.spec.uid)
+            if state is not None:
+                node.restored = state
+                self._guard(node, partial(node.operator.restore, state))
+
+    def snapshot(self, in_hand: Sequence[tuple[int, Element]] = ()) -> dict[str, OperatorSnapshot]:
+        """The frozen state of each operator that has any, by its uid. Tail to head; no element may be in progress.
+
+        `in_hand`: (input, element) of elements that were read and not yet processed: state of the head.
+        """
+        states: dict[str, OperatorSnapshot] = {}
+
+        def take(node: ChainNode) -> None:
+            state = node.operator.snapshot()
+            if node is self.nodes[0]:
+                node.operator.add_in_hand(state, in_hand)
+            if state:
+                states[node.spec.uid] = state.freeze(self._dumps, node.operator.state_keys)
+
+        for node in reversed(self.nodes):
+            self._guard(node, partial(take, node))
+        return states
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Tell all operators, tail to head."""
+        for node in reversed(self.nodes):
+            self._guard(node, partial(node.operator.notify_checkpoint_complete, checkpoint_id))
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Tell all operators, tail to head."""
+        for node in reversed(self.nodes):
+            self._guard(node, partial(node.operator.notify_checkpoint_aborted, checkpoint_id))
+
+    # ------------------------------------------------------------------ one element, one operator
+
+    def _feed(self, index: int, element: Element, input_index: int) -> Iterator[Routed]:
+        node = self.nodes[index]
+        operator = node.operator
+        if isinstance(element, (RowBatch, ColumnBatch)):
+            node.counts.records_in += len(element)
+            return self._run(node, lambda: processed(node, element, input_index))
+        if isinstance(element, Watermark):
+            node.counts.watermarks_in[input_index] = element.timestamp_ms
+            return self._run(node, lambda: operator.process_watermark(element, input_index))
+        if isinstance(element, WatermarkStatus):
+            return self._run(node, lambda: operator.process_status(element, input_index))
+        if isinstance(element, LatencyMarker):
+            if node.latency is None:
+                node.latency = LatencyStats(self._latency.granularity, self._latency.history)
+            node.latency.report(element, self._clock_ms())
+            return self._run(node, lambda: operator.process_latency_marker(element))
+        raise EngineBug(f"{element!r} is not an element that operators process")
+
+    def _run(self, node: ChainNode, call: Callable[[], Emitted]) -> Iterator[Routed]:
+        emitting: Emitting | None = None
+        while True:
+            emitting, emitted = next_of(node, self._calls, call, emitting)
+            if node.poison is not None:
+                for one in with_letters(node, node.poison, emitted):
+                    yield from self._route(node, one)
+            elif emitted is not None and emitted is not END:
+                yield from self._route(node, emitted)
+            if emitted is END:
+                return
+            if emitted is None:
+                yield None
+
+    def _route(self, node: ChainNode, emitted: Element | Tagged) -> Iterator[Routed]:
+        if isinstance(emitted, Tagged):
+            node.counts.records_out += len(emitted.batch)
+            side = node.sides.get(emitted.tag)
+            if side is None:
+                return
+            copies = self._sharing.copies(emitted.batch, side.outputs, side.targets)
+            for output in side.outputs:
+                yield output, next(copies)
+            for target in side.targets:
+                element = enforced(node, next(copies), target, self.nodes[target.operator_index])
+                yield from self._feed(target.operator_index, element, 0)
+            return
+        if not isinstance(emitted, (RowBatch, ColumnBatch)):
+            if isinstance(emitted, LatencyMarker):
+                yield from self._route_marker(node, emitted)
+                return
+            if not _announces(node, emitted):
+                return
+            yield from self._to_tagged(node, emitted)
+        elif rows := len(emitted):
+            node.counts.records_out += rows
+        else:
+            return
+        copies = self._sharing.copies(emitted, node.outputs, node.targets)
+        for output in node.outputs:
+            yield output, next(copies)
+        for target in node.targets:
+            own, consumer = next(copies), self.nodes[target.operator_index]
+            is_kept = node.operator.keeps_records and not node.has_misfits
+            element = own if is_kept else enforced(node, own, target, consumer)
+            yield from self._feed(target.operator_index, element, 0)
+
+    def _route_marker(self, node: ChainNode, marker: LatencyMarker) -> Iterator[Routed]:
+        """Send the marker to one of all outputs: copies to each would measure the copies."""
+        sides = node.sides.values()
+        outputs = [*node.outputs, *(place for side in sides for place in side.outputs)]
+        targets = [*node.targets, *(target for side in sides for target in side.targets)]
+        count = len(outputs) + len(targets)
+        if not count:
+            return
+        chosen = self._choose(count) if count > 1 else 0
+        if chosen < len(outputs):
+            yield outputs[chosen], marker
+        else:
+            yield from self._feed(targets[chosen - len(outputs)].operator_index, marker, 0)
+
+    def _to_tagged(self, node: ChainNode, event: Element) -> Iterator[Routed]:
+        """Send watermarks and statuses to side outputs too."""
+        for side in node.sides.values():
+            for output in side.outputs:
+                yield output, event
+        for side in node.sides.values():
+            for target in side.targets:
+                yield from self._feed(target.operator_index, event, 0)
+
+    def _guard(self, node: ChainNode, call: Callable[[], None]) -> None:
+        guarded(node, self._calls, call)
+
+
+def column_cuts(chain: OperatorChain) -> ColumnCuts:
+    """Whether the task of this chain may cut column batches."""
+    if chain.takes_rows:
+        return ColumnCuts.ALWAYS
+    takes_columns = any(operator.accepts is Accepts.COLUMNS for operator in chain.operators)
+    return ColumnCuts.NEVER if takes_columns else ColumnCuts.FOR_OUTPUT
+
+
+def _end_time(operator: Operator) -> Emitted:
+    """The effects of the last watermark, without the watermark itself, because time goes on for the operators behind."""
+    emitted = operator.process_watermark(Watermark(MAX_WATERMARK), 0)
+    return (one for one in emitted if not isinstance(one, Watermark))
+
+
+def _announces(node: ChainNode, event: Element) -> bool:
+    """Whether the event may pass: no watermark while IDLE is announced, and a status only when it changes."""
+    if isinstance(event, Watermark):
+        if not node.is_announced_idle:
+            node.counts.watermark_out = event.timestamp_ms
+        return not node.is_announced_idle
+    if isinstance(event, WatermarkStatus):
+        if event.idle == node.is_announced_idle:
+            return False
+        node.is_announced_idle = event.idle
+        return True
+    return not isinstance(event, EndOfData)

@@ -1,0 +1,461 @@
+"""Avro: rows as messages, and files of generic records, which are dicts here. Needs fastavro (`penstock[avro]`).
+
+Source: pyflink.datastream.formats.avro; differs: records are declared by schemas only, not by Java classes, and
+encoders take Rows, tuples and dicts alike.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from penstock.common.extras import extra
+from penstock.common.serialization import (
+    BulkWriter,
+    BulkWriterFactory,
+    DeserializationSchema,
+    SerializationSchema,
+)
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.utils import ResultTypeQueryable
+from penstock.engine.model.errors import ConfigurationError, UserCodeError
+from penstock.engine.model.texts.bounded_text import bounded_repr
+from penstock.engine.model.types import PickledBytesTypeInfo
+from penstock.engine.runtime.elements import Batch, RowBatch
+from penstock.engine.runtime.operator import Accepts
+from penstock.engine.runtime.records.dead_letters import Malformed, MarkedRows
+from penstock.formats.avro_blocks import (
+    SYNC_BYTES,
+    BlockWriter,
+    Encoded,
+    block_behind,
+    header_bytes,
+    pieces_of,
+    spliced,
+)
+from penstock.formats.avro_values import (
+    AvroNames,
+    Convert,
+    Schema,
+    from_avro,
+    to_avro,
+    type_info_of,
+)
+from penstock.formats.file_access import open_input, shown
+from penstock.formats.file_format import FileFormat, FileInputFormat
+from penstock.formats.file_listing import FilePiece
+from penstock.formats.text_lines import ROWS_PER_BATCH
+
+# ---------------------------------------------------------------------- avro defaults
+# Defaults of an Avro schema as values: what a reader takes for a field that the writer did not
+# have, and a writer for one that is left out.
+#
+# In the schema they are JSON: bytes are a text of Latin-1, a date is a number of days. fastavro
+# hands that on as it stands. Source: Avro specification 1.12, "Complex Types" (table of default
+# values) and "Schema Resolution".
+
+
+_KINDS: Final[Mapping[str, Any]] = {
+    "null": type(None),
+    "boolean": bool,
+    "int": int,
+    "long": int,
+    "float": (int, float),
+    "double": (int, float),
+    "bytes": str,
+    "fixed": str,
+    "string": str,
+    "enum": str,
+    "array": list,
+    "map": dict,
+    "record": dict,
+}
+"""What a default is in JSON, by the kind of its schema."""
+
+
+def with_values(schema: Schema) -> Schema:
+    """A copy of fastavro's schema, whose defaults are values of fastavro's instead of JSON.
+
+    It is for reading and writing records; it has no form as JSON any more.
+    """
+    made = copy.deepcopy(schema)
+    names = AvroNames()
+    names.learn(made)
+    parts = [made]
+    if isinstance(made, dict):  # what stands by its name only is looked up there
+        parts += made.get("__named_schemas", {}).values()
+    replaced: set[int] = set()
+    for part in parts:
+        _replace(part, names, replaced)
+    return made
+
+
+def _replace(schema: Schema, names: AvroNames, replaced: set[int]) -> None:
+    """In all records of the schema, once each: what is within first, as a default may have defaults within."""
+    if isinstance(schema, list):
+        for branch in schema:
+            _replace(branch, names, replaced)
+    if not isinstance(schema, dict) or id(schema) in replaced:
+        return
+    replaced.add(id(schema))
+    for part in (schema.get("items"), schema.get("values"), schema.get("type")):
+        _replace(part, names, replaced)
+    for field in schema.get("fields", ()):
+        _replace(field["type"], names, replaced)
+        if "default" in field:
+            field["default"] = _value(field["type"], field["default"], names)
+
+
+def _value(schema: Schema, given: Any, names: AvroNames) -> Any:
+    """The value of a default in JSON. One that is a value already stays, so that it may be asked for twice."""
+    kind, schema = names.resolved(schema)
+    if kind == "union":
+        fitting = (one for one in schema if _fits(one, given, names))
+        return _value(next(fitting, schema[0]), given, names)
+    if not isinstance(given, _KINDS.get(kind, object)):
+        return given
+    if kind == "array":
+        return [_value(schema["items"], one, names) for one in given]
+    if kind == "map":
+        return {key: _value(schema["values"], one, names) for key, one in given.items()}
+    if kind == "record":
+        return {
+            field["name"]: _value(
+                field["type"], given.get(field["name"], field.get("default")), names
+            )
+            for field in schema["fields"]
+        }
+    value = given
+    if kind in {"bytes", "fixed"}:
+        value = given.encode("latin-1")
+    elif kind in {"float", "double"}:
+        value = float(given)
+    readers = extra("fastavro.read", "avro", "Avro").LOGICAL_READERS
+    logical = readers.get(f"{kind}-{schema.get('logicalType')}")
+    return value if logical is None else logical(value, schema, None)
+
+
+def _fits(schema: Schema, given: Any, names: AvroNames) -> bool:
+    kind, _ = names.resolved(schema)
+    is_flag = isinstance(given, bool) and kind != "boolean"  # of Python a bool is an int, too
+    return isinstance(given, _KINDS.get(kind, object)) and not is_flag
+
+
+# ---------------------------------------------------------------------- avro
+
+
+__all__ = [
+    "AvroBulkWriters",
+    "AvroFormat",
+    "AvroInputFormat",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+    "AvroSchema",
+    "GenericRecordAvroTypeInfo",
+]
+
+
+class AvroSchema:
+    """A schema of Avro. Make it with `parse_string` or `parse_file`."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._parsed: Any = None
+        self._with_values: Any = None
+
+    @staticmethod
+    def parse_string(json_schema: str) -> AvroSchema:
+        """Return the schema that a text in JSON describes.
+
+        Raises:
+            ConfigurationError: it is not a schema, or fastavro is not installed.
+        """
+        schema = AvroSchema(json_schema)
+        schema.parsed()
+        return schema
+
+    @staticmethod
+    def parse_file(file_path: str) -> AvroSchema:
+        """Return the schema in a file.
+
+        Raises:
+            ConfigurationError: it is not a schema, or fastavro is not installed.
+            OSError: the file cannot be read.
+        """
+        return AvroSchema.parse_string(Path(file_path).read_text(encoding="utf-8"))
+
+    def parsed(self) -> Any:
+        """Return the schema as fastavro takes it. Not in PyFlink."""
+        if self._parsed is None:
+            fastavro = extra("fastavro", "avro", "Avro")
+            try:
+                # fastavro writes its marks into the dict, so it gets a new one
+                self._parsed = fastavro.parse_schema(json.loads(self.text))
+            except (ValueError, KeyError, TypeError, fastavro.schema.UnknownType) as error:
+                raise ConfigurationError(
+                    f"not an Avro schema: {type(error).__name__}: {error}. Got: {self.text[:200]!r}. Expected JSON such as "
+                    '{"type": "record", "name": "User", "fields": [{"name": "id", "type": "int"}]}.'
+                ) from error
+        return self._parsed
+
+    def with_values(self) -> Any:
+        """Return the schema for reading and writing records: its defaults are values, not JSON. Not in PyFlink."""
+        if self._with_values is None:
+            self._with_values = with_values(self.parsed())
+        return self._with_values
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"text": self.text, "_parsed": None, "_with_values": None}
+
+    def __str__(self) -> str:
+        return json.dumps(json.loads(self.text), separators=(",", ":"))
+
+
+class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
+    """The type of generic records: dicts, which travel as pickled bytes."""
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+
+    def parts(self) -> tuple[Any, ...]:
+        return (str(self._schema),)
+
+    def __str__(self) -> str:
+        return f'GenericRecord("{self._schema}")'
+
+
+class AvroRowDeserializationSchema(DeserializationSchema):
+    """Turns one Avro record, without its schema, into a Row.
+
+    Only `avro_schema_string` can be given: there are no Java classes of records here.
+    """
+
+    def __init__(
+        self, record_class: str | None = None, avro_schema_string: str | None = None
+    ) -> None:
+        self._schema, self._row_type = _row_schema(type(self), record_class, avro_schema_string)
+        self._convert: Convert | None = None
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        """The ROW type of the schema."""
+        return self._row_type
+
+    def deserialize(self, data: bytes) -> Any:
+        """Return the Row; None for an empty message.
+
+        Raises ValueError if the schema does not fit.
+        """
+        if not data:
+            return None
+        schema = self._schema.parsed()
+        if self._convert is None:
+            self._convert = from_avro(schema)
+        try:
+            read = extra("fastavro", "avro", "Avro").schemaless_reader
+            return self._convert(read(io.BytesIO(data), schema, None))
+        except Exception as error:  # fastavro raises many kinds of errors for bad bytes
+            raise ValueError(
+                f"a message cannot be read as Avro of {self._row_type}: {type(error).__name__}: "
+                f"{error}. Message: {data[:200]!r}"
+            ) from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_convert": None}
+
+
+class AvroRowSerializationSchema(SerializationSchema):
+    """Turns a Row into one Avro record, without its schema.
+
+    Only `avro_schema_string` can be given: there are no Java classes of records here.
+    """
+
+    def __init__(
+        self, record_class: str | None = None, avro_schema_string: str | None = None
+    ) -> None:
+        self._schema, self._row_type = _row_schema(type(self), record_class, avro_schema_string)
+        self._convert: Convert | None = None
+
+    def serialize(self, value: Any) -> bytes:
+        """Return the record as bytes. Raises ValueError if the schema does not fit."""
+        schema = self._schema.parsed()
+        if self._convert is None:
+            self._convert = to_avro(schema)
+        made = io.BytesIO()
+        try:
+            write = extra("fastavro", "avro", "Avro").schemaless_writer
+            write(made, self._schema.with_values(), self._convert(value))
+        except Exception as error:  # fastavro raises many kinds of errors for bad values
+            raise ValueError(
+                f"a record does not have the type {self._row_type}: {type(error).__name__}: "
+                f"{error}. Record: {bounded_repr(value, 200)}"
+            ) from error
+        return made.getvalue()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_convert": None}
+
+
+class AvroFormat(FileFormat):
+    """Reads Avro files as generic records, for FileSource. Not in PyFlink.
+
+    Files are split between their blocks. A file that was written with another schema is converted
+    to `schema`: fields by name, missing ones by their defaults.
+    """
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return GenericRecordAvroTypeInfo(self._schema)
+
+    def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
+        return pieces_of(path, split_bytes)
+
+    def read(self, piece: FilePiece) -> Iterator[Batch]:
+        with open_input(piece.path) as file:
+            records = self._records(file, header_bytes(file, piece.path), piece)
+            while values := list(islice(records, ROWS_PER_BATCH)):
+                has_marks = any(type(value) is Malformed for value in values)
+                yield MarkedRows(values) if has_marks else RowBatch(values)
+
+    def _records(self, file: BinaryIO, header: bytes, piece: FilePiece) -> Iterator[Any]:
+        """The records, and one `Malformed` for what cannot be read of a block. Reading goes on with the next block."""
+        left: FilePiece | None = piece
+        while left is not None:
+            blocks = read = 0
+            try:
+                for block in self._blocks(spliced(file, header, left)):
+                    read = 0
+                    for number, record in enumerate(block, 1):
+                        yield record
+                        read = number
+                    blocks, read = blocks + 1, 0
+            except Exception as error:  # fastavro raises many kinds of errors for bad bytes
+                records, behind = block_behind(file, left, len(header), blocks)
+                yield self._malformed(left, records - read, behind, error)
+                left = behind
+            else:
+                return
+
+    def _blocks(self, stream: Any) -> Iterator[Any]:
+        reader = extra("fastavro", "avro", "Avro").block_reader
+        yield from reader(stream, reader_schema=self._schema.with_values())
+
+    def _malformed(
+        self, piece: FilePiece, records: int, behind: FilePiece | None, error: Exception
+    ) -> Malformed:
+        if behind is None:
+            place = f"{shown(piece.path)}: a block behind byte {piece.start} and all that follows"
+        else:
+            last = f"the last {records} records of the block before byte {behind.start}"
+            place = f"{shown(piece.path)}: {last}"
+        failure = UserCodeError(
+            f"{place}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "
+            f"{error}. Check that the file is complete, and that it has all fields for which "
+            "the schema gives no default."
+        )
+        return Malformed(place, error, failure)
+
+
+class AvroInputFormat(FileInputFormat, ResultTypeQueryable):
+    """Reads Avro files as generic records, for `env.create_input`."""
+
+    def __init__(self, path: str, schema: AvroSchema) -> None:
+        self.path = path
+        self._schema = schema
+
+    def get_produced_type(self) -> GenericRecordAvroTypeInfo:
+        return GenericRecordAvroTypeInfo(self._schema)
+
+    @property
+    def file_format(self) -> AvroFormat:
+        """The format that reads the files."""
+        return AvroFormat(self._schema)
+
+
+class AvroBulkWriters:
+    """Creates writers of Avro files, for `FileSink.for_bulk_format`."""
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
+        """Return a factory of uncompressed Avro files. Records are dicts, Rows or tuples."""
+        return _AvroWriterFactory(schema)
+
+
+class _AvroWriterFactory(BulkWriterFactory):
+    accepts = Accepts.ROWS
+    is_converting = True
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+
+    @cached_property
+    def _convert(self) -> Convert:
+        return to_avro(self._schema.parsed())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_schema": self._schema}
+
+    def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
+        return _AvroWriter(file, self._schema, self.converted)
+
+    def converted(self, batch: Batch, value_type: Any = None) -> Encoded:
+        assert isinstance(batch, RowBatch), "Avro files are written from rows"
+        write = extra("fastavro", "avro", "Avro").schemaless_writer
+        schema, convert, made = self._schema.with_values(), self._convert, io.BytesIO()
+        for value in batch.values:
+            try:
+                write(made, schema, convert(value))
+            except Exception as error:  # fastavro raises many kinds of errors for bad values
+                raise ValueError(
+                    f"a record does not fit the Avro schema {self._schema}: "
+                    f"{type(error).__name__}: {error}. Record: {bounded_repr(value, 200)}"
+                ) from error
+        return len(batch), made.getvalue()
+
+
+class _AvroWriter:
+    def __init__(
+        self, file: BinaryIO, schema: AvroSchema, converted: Callable[[Batch], Encoded]
+    ) -> None:
+        self._converted = converted
+        mark = os.urandom(SYNC_BYTES)
+        # Writes the header. A record that fails would leave its first fields in fastavro's block.
+        extra("fastavro.write", "avro", "Avro").Writer(file, schema.parsed(), sync_marker=mark)
+        self._blocks = BlockWriter(file, mark)
+
+    def write(self, batch: Batch | Encoded) -> None:
+        self._blocks.add(*(batch if isinstance(batch, tuple) else self._converted(batch)))
+
+    def finish(self) -> None:
+        self._blocks.flush()
+
+
+def _row_schema(
+    kind: type, record_class: str | None, text: str | None
+) -> tuple[AvroSchema, RowTypeInfo]:
+    if record_class is not None:
+        raise ConfigurationError(
+            f"{kind.__name__}: record_class {record_class!r} names a Java class. Give "
+            "avro_schema_string, the text of the schema, instead."
+        )
+    if text is None:
+        raise TypeError(
+            f"{kind.__name__} needs avro_schema_string, the text of a schema, got None."
+        )
+    schema = AvroSchema.parse_string(text)
+    row_type = type_info_of(schema.parsed())
+    if not isinstance(row_type, RowTypeInfo):
+        raise ConfigurationError(
+            f"{kind.__name__}: expected the schema of a record, got {schema}, which is {row_type}."
+        )
+    return schema, row_type

@@ -1,0 +1,210 @@
+"""Files with a record on each line, as strings or as one column of strings.
+
+Does not know the enumerator. Source: Flink TextLineInputFormat.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.common.serialization import known_charset
+from penstock.common.typeinfo import TypeInformation, Types
+from penstock.engine.runtime.elements import Batch, ColumnBatch, RowBatch
+from penstock.formats.compression import compression_of, open_unpacked
+from penstock.formats.file_access import is_remote, size_of
+from penstock.formats.file_format import FileFormat
+from penstock.formats.file_listing import FilePiece, FoundFile, cut
+
+CHUNK_BYTES: Final = 256 * 1024
+ROWS_PER_BATCH: Final = 4096
+COLUMN_ROWS: Final = 1 << 16
+# In these encodings the byte of a newline is never part of another character, so that a file can be
+# cut at it.
+NEWLINE_SAFE: Final = frozenset({"utf-8", "ascii", "iso8859-1", "iso8859-15", "cp1252"})
+
+
+class TextLineFormat(FileFormat):
+    """Reads lines. A line belongs to the piece in which its first byte lies."""
+
+    def __init__(self, charset_name: str, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._chunk_bytes = chunk_bytes
+        self._charset = codecs.lookup(known_charset(charset_name)).name
+
+    @property
+    def charset(self) -> str:
+        """The charset's name in Python."""
+        return self._charset
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        return Types.STRING()
+
+    def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
+        return self.pieces_of(FoundFile(path, size_of(path)), split_bytes)
+
+    def pieces_of(self, file: FoundFile, split_bytes: int) -> Iterator[FilePiece]:
+        path, size = file.path, file.size
+        if not size:
+            return
+        if size <= split_bytes and is_remote(path):
+            # It is one piece, packed or not. A server is not asked for its first bytes.
+            yield FilePiece(path, 0, None, size)
+            return
+        if self._charset in NEWLINE_SAFE and compression_of(path) is None:
+            yield from cut(path, size, split_bytes)
+        else:
+            yield FilePiece(path, 0, None, size)
+
+    def read(self, piece: FilePiece) -> Iterator[Batch]:
+        for lines in self.lines(piece):
+            for start in range(0, len(lines), ROWS_PER_BATCH):
+                yield RowBatch(lines[start : start + ROWS_PER_BATCH])
+
+    def lines(self, piece: FilePiece) -> Iterator[list[str]]:
+        """Yields lists of lines, one for each chunk of the file."""
+        for text in self.texts(piece):
+            yield split_lines(self.decoded(text))
+
+    def texts(self, piece: FilePiece) -> Iterator[str | bytes]:
+        """Yields whole lines, a chunk of the file each: as bytes if bytes can be cut at newlines, else as text."""
+        with open_unpacked(piece.path) as file:
+            texts: Iterator[str | bytes]
+            if self._charset in NEWLINE_SAFE:
+                texts = _line_bytes(file, piece.start, piece.stop, self._chunk_bytes)
+            else:
+                texts = _decoded_lines(file, self._charset, self._chunk_bytes)
+            if piece.start == 0 and (first := self._without_mark(next(texts, b""))):
+                yield first
+            yield from texts
+
+    def _without_mark(self, text: str | bytes) -> str | bytes:
+        """The beginning of a file without the byte order mark that some editors write."""
+        if isinstance(text, str):
+            return text.removeprefix("\ufeff")
+        return text.removeprefix(codecs.BOM_UTF8) if self._charset == "utf-8" else text
+
+    def decoded(self, text: str | bytes) -> str:
+        """One result of `texts`, as text."""
+        return text.decode(self._charset, "replace") if isinstance(text, bytes) else text
+
+    def is_exact(self, text: bytes) -> bool:
+        """Whether all of it is of the charset."""
+        if text.isascii():
+            return True
+        with contextlib.suppress(UnicodeDecodeError):
+            return bool(text.decode(self._charset)) or not text
+        return False
+
+    def exact_lines(self, text: str | bytes) -> list[str | bytes]:
+        """The lines of one result of `texts`. A line that is not of the charset stays bytes: no character is replaced."""
+        if not isinstance(text, bytes):
+            return [*split_lines(text)]
+        with contextlib.suppress(UnicodeDecodeError):
+            return [*split_lines(text.decode(self._charset))]
+        lines = text.replace(b"\r\n", b"\n").split(b"\n")
+        return [_exact(line, self._charset) for line in (lines if lines[-1] else lines[:-1])]
+
+    def as_utf8(self, text: str | bytes) -> bytes:
+        r"""One result of `texts` as UTF-8, with `\n` as the only line end."""
+        if isinstance(text, bytes) and self._charset == "utf-8":
+            with contextlib.suppress(UnicodeDecodeError):
+                if not text.isascii():
+                    text.decode()  # quick; raises if the bytes are not UTF-8
+                return text if b"\r" not in text else text.replace(b"\r\n", b"\n")
+        return self.decoded(text).replace("\r\n", "\n").encode()
+
+
+class TextColumnFormat(TextLineFormat):
+    """Reads lines as a column of strings, without making a Python object for any of them."""
+
+    def read(self, piece: FilePiece) -> Iterator[Batch]:
+        for text in self.texts(piece):
+            lines = _column_of(self.as_utf8(text))
+            data = pa.RecordBatch.from_arrays([lines], names=["value"])
+            for start in range(0, data.num_rows, COLUMN_ROWS):
+                yield ColumnBatch(data.slice(start, COLUMN_ROWS), None)
+
+
+def _column_of(text: bytes) -> pa.Array:
+    """A column of the lines of a text in UTF-8."""
+    newlines = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+    ends = newlines - np.arange(len(newlines))  # positions in the text without newlines
+    if not text.endswith(b"\n"):
+        ends = np.append(ends, len(text) - len(newlines))
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    buffers = [pa.py_buffer(offsets), pa.py_buffer(text.replace(b"\n", b""))]
+    return pa.StringArray.from_buffers(len(ends), *buffers)
+
+
+def in_parts(text: bytes, parts: int) -> Iterator[bytes]:
+    """Cuts whole lines into parts of whole lines, of about equal size: at most so many."""
+    size, start = len(text) // parts, 0
+    while start < len(text):
+        end = text.find(b"\n", start + size) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
+def _line_bytes(file: BinaryIO, start: int, stop: int | None, chunk_bytes: int) -> Iterator[bytes]:
+    """Yields whole lines whose first byte lies in [start, stop), as blocks of bytes."""
+    position = _first_line(file, start)
+    while stop is None or position < stop:
+        block = file.read(chunk_bytes if stop is None else min(chunk_bytes, stop - position))
+        if not block:
+            return
+        if not block.endswith(b"\n"):
+            block += file.readline()
+        position += len(block)
+        yield block
+
+
+def _first_line(file: BinaryIO, start: int) -> int:
+    """Moves to the first line that starts at or after `start`. Returns its position."""
+    if start == 0:
+        return 0
+    position = start - 1
+    file.seek(position)
+    while chunk := file.read(CHUNK_BYTES):
+        newline = chunk.find(b"\n")
+        if newline >= 0:
+            file.seek(position + newline + 1)
+            return position + newline + 1
+        position += len(chunk)
+    return position
+
+
+def _decoded_lines(file: Any, charset: str, chunk_bytes: int) -> Iterator[str]:
+    """Yields whole lines of a file that cannot be cut, decoded while it is read."""
+    decoder = codecs.getincrementaldecoder(charset)("replace")
+    rest = ""
+    while data := file.read(chunk_bytes):
+        text = rest + decoder.decode(data)
+        end = text.rfind("\n") + 1
+        if end:
+            yield text[:end]
+        rest = text[end:]
+    rest += decoder.decode(b"", final=True)
+    if rest:
+        yield rest
+
+
+def _exact(line: bytes, charset: str) -> str | bytes:
+    with contextlib.suppress(UnicodeDecodeError):
+        return line.decode(charset)
+    return line
+
+
+def split_lines(text: str) -> list[str]:
+    r"""Lines without their ends; only `\n` and `\r\n` end a line."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines

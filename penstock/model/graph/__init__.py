@@ -1,1 +1,0 @@
-"""StreamGraph (what the user wrote), JobGraph (what runs), and what both are made of. `penstock.compiler` makes one of the other."""

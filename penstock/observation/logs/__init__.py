@@ -1,1 +1,0 @@
-"""Lines of logs: their form as text and as JSON, and repeated ones made one."""

@@ -1,0 +1,136 @@
+"""`penstock session`: a driver without a program, which takes jobs of other processes until it is stopped; `session stop` ends one.
+
+Source: Flink's start-cluster.sh and `stop-session`; differs: one process, whose TaskManagers are tasks of its Spark application.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.engine.hosting.program import spark_host
+from penstock.engine.hosting.program.settings import HOST_DEFAULTS
+from penstock.engine.hosting.reporting.say import say
+from penstock.engine.model.errors import ConfigurationError
+from penstock.ops.cli.detached import background_process, end_process, new_log, tail
+from penstock.ops.cli.remote.targets import clients, is_session
+from penstock.ops.cli.remote.texts import complain, shown
+from penstock.ops.remote.client import RemoteError, RestClient
+from penstock.ops.rest.address_book import drivers
+from penstock.ops.rest.server import current_server
+from penstock.ops.session.session import Session, session_settings
+
+_POLL_S: Final = 0.1
+_STILL_WAITING_S: Final = 30.0
+_END_WAIT_S: Final = 60.0
+
+
+def session(options: argparse.Namespace) -> int:
+    """Serve until Ctrl-C, SIGTERM or `penstock session stop`. Returns: 0; 1 if it had to end by itself."""
+    if options.action == "stop":
+        return stop_session(options)
+    if options.detached:
+        return _session_detached(options)
+    if options.log_file is not None or options.json:
+        raise ConfigurationError("--log-file and --json need -d")
+    host = spark_host.SparkHost()
+    settings = session_settings(host, HOST_DEFAULTS)
+    spark_host.start_for_session(settings)
+    served = Session(host, settings, say)
+    with _signals(served):
+        trouble = served.run()
+        server = current_server()
+        if server is not None:
+            server.stop()  # Whoever has asked for the end gets an answer.
+    if trouble is not None:
+        complain(f"the session has ended: {trouble}")
+        return 1
+    say("the session has ended")
+    return 0
+
+
+def _session_detached(options: argparse.Namespace) -> int:
+    """`penstock session -d`: returns when the session answers. Raises ConfigurationError."""
+    log = new_log(options.log_file, "penstock-session")
+    child = background_process(_attached(options), log)
+    try:
+        found = _await_answer(child, log)
+    except BaseException:  # It was not told of, so it must not stay.
+        end_process(child)
+        raise
+    if found is None:
+        complain(f"the session ended with exit code {child.returncode}. The end of {log}:")
+        print(tail(log), file=sys.stderr)
+        return 1
+    address, told = found
+    state = "takes jobs" if told["ready"] else "stands by, because another session leads"
+    value = {"address": address, "pid": child.pid, "log": str(log), "ready": told["ready"]}
+    text = f"session in process {child.pid} {state}\nREST: {address}\nlog:  {log}"
+    return shown(value, options, text)
+
+
+def stop_session(options: argparse.Namespace) -> int:
+    """`penstock session stop`. Raises RemoteError: there is none, or it is a driver of a program."""
+    found = [one for one in clients(options) if is_session(one)]
+    if options.jobmanager is not None:
+        found = clients(options)
+    if len(found) != 1:
+        places = ", ".join(one.address for one in found) or "none"
+        raise RemoteError(f"sessions of this user: {places}. Name one with -m HOST:PORT.")
+    (client,) = found
+    client.change("DELETE", "/cluster")
+    deadline = time.monotonic() + _END_WAIT_S
+    while is_session(client):
+        if time.monotonic() > deadline:
+            raise RemoteError(f"the session at {client.address} is still ending")
+        time.sleep(_POLL_S)
+    return shown({"address": client.address}, options, f"session at {client.address}: stopped")
+
+
+@contextlib.contextmanager
+def _signals(served: Session) -> Generator[None]:
+    """Ctrl-C and SIGTERM end the session; a second one ends the process at once."""
+
+    def stop(number: int, _frame: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        served.stop()
+
+    former = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in former.items():
+            signal.signal(one, handler)
+
+
+def _attached(options: argparse.Namespace) -> list[str]:
+    """Return the command line of the same session without `-d`."""
+    found = ["session"] + ([] if options.master is None else [f"--master={options.master}"])
+    found += [f"--conf={pair}" for pair in options.conf]
+    return found + [f"-D{pair}" for pair in options.define]
+
+
+def _await_answer(
+    child: subprocess.Popen[bytes], log: Path
+) -> tuple[str, Mapping[str, Any]] | None:
+    """Wait until the session takes jobs or stands by; None: it has ended."""
+    complain_at = time.monotonic() + _STILL_WAITING_S
+    while child.poll() is None:
+        for one in drivers():
+            if one.pid == child.pid:
+                with contextlib.suppress(RemoteError):
+                    told = RestClient(one.address, one.token).get("/session")
+                    if told["session"] and (told["ready"] or told["stands-by"]):
+                        return one.address, told
+        if time.monotonic() > complain_at:
+            complain_at += _STILL_WAITING_S
+            complain(f"the session does not answer yet; see {log}")
+        time.sleep(_POLL_S)
+    return None

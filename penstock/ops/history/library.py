@@ -1,0 +1,248 @@
+"""All archives of some folders, as one history: which jobs there are, and what each archive tells.
+
+Knows both layouts of Flink: `<folder>/<job id>`, and `<folder>/<cluster id>/applications/<application id>` with a summary and jobs. An
+archive is read when it is new or has changed, and again when somebody asks for it. Any thread may call.
+Source: Flink HistoryServerArchiveFetcher; differs: nothing is unpacked to local files, so an archive that is gone is not shown.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.engine.hosting.os.file_systems import arrow_system, local_path
+from penstock.engine.hosting.os.s3_objects import s3_objects
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.texts.redaction import without_credentials
+from penstock.ops.history.files import ArchiveDamaged, is_id, read_archive
+
+_LOG: Final = logging.getLogger(__name__)
+_CACHE_BYTES: Final = 64 << 20
+_PATH: Final = re.compile(r"/(jobs|applications)/([0-9a-f]{32})(/.*)?")
+_LISTS: Final = ("jobs", "applications")
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file as a listing shows it. `place`: the folder of archives as it was given. `is_legacy`: it lies directly in that folder."""
+
+    place: str
+    system: Any = field(compare=False)
+    path: str
+    size: int
+    modified_ns: int
+    is_legacy: bool = False
+
+    def data(self) -> bytes:
+        """Raises OSError."""
+        with self.system.open_input_file(self.path) as file:
+            found: bytes = file.read()
+            return found
+
+    def remove(self) -> None:
+        """Raises OSError."""
+        objects = s3_objects(self.place)
+        if objects is not None:
+            objects.remove(self.path)
+        else:
+            self.system.delete_file(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Archive:
+    """`kind`: `jobs` or `applications`. `overview`: its line in the list of all of that kind."""
+
+    kind: str
+    archive_id: str
+    file: _File
+    overview: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shelf:
+    """All archives at one moment, by kind and id; newest first."""
+
+    archives: dict[tuple[str, str], _Archive] = field(default_factory=dict)
+
+    def overview(self, kind: str) -> list[dict[str, Any]]:
+        return [one.overview for one in self.archives.values() if one.kind == kind]
+
+
+class Library:
+    """`refresh` looks at the folders; `answer` tells what an archive has at a path of the REST API."""
+
+    def __init__(self, directories: Sequence[str], retained_jobs: int = -1) -> None:
+        """Raises ConfigurationError: a directory is of no known file system, or the number is 0 or below -1."""
+        if retained_jobs == 0 or retained_jobs < -1:
+            raise ConfigurationError(
+                f"option 'historyserver.archive.retained-jobs' is {retained_jobs}, but it takes -1 "
+                "(all jobs) or a number above 0. Change the setting."
+            )
+        self._places = [(uri, *_opened(uri)) for uri in directories]
+        self._retained_jobs = retained_jobs
+        self._known: dict[_File, _Archive] = {}
+        self._damaged: set[_File] = set()
+        self._complaints: set[object] = set()
+        self._shelf = _Shelf()
+        self._cache: OrderedDict[_File, dict[str, str]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def refresh(self) -> int:
+        """Look at all folders. Returns: how many jobs there are. A folder that cannot be listed shows what it had."""
+        known: list[_Archive] = []
+        for uri, system, path in self._places:
+            try:
+                files = list(_files(uri, system, path))
+            except OSError as error:
+                self._complain(uri, "archives=%s NOT LISTED cause=%s", uri, error)
+                known += [one for one in self._known.values() if one.file.place == uri]
+                continue
+            self._complaints.discard(uri)
+            files.sort(key=lambda one: one[2].modified_ns, reverse=True)
+            read = [self._archive(kind, archive_id, file) for kind, archive_id, file in files]
+            known += self._retained([one for one in read if one is not None])
+        self._known = {one.file: one for one in known}
+        known.sort(
+            key=lambda one: one.file.modified_ns
+        )  # Of two with one id, the newer one counts.
+        archives = {(one.kind, one.archive_id): one for one in known}
+        self._shelf = _Shelf(dict(reversed(archives.items())))
+        return len(self._shelf.overview("jobs"))
+
+    def _complain(self, subject: object, text: str, place: str, error: Exception) -> None:
+        """Warn, but only once of each subject."""
+        if subject not in self._complaints:
+            self._complaints.add(subject)
+            _LOG.warning(text, without_credentials(place), without_credentials(str(error)))
+
+    def _archive(self, kind: str, archive_id: str, file: _File) -> _Archive | None:
+        """Read a file that is new. None: it is no archive."""
+        if file in self._known:
+            return self._known[file]
+        if file in self._damaged:
+            return None
+        try:
+            text = read_archive(file.data()).get(f"/{kind}/overview", "")
+            return _Archive(kind, archive_id, file, _overview(text, kind, archive_id))
+        except ArchiveDamaged as error:
+            self._damaged.add(file)  # Read again when it has changed.
+            _LOG.warning("archive=%s SKIPPED cause=%s", file.path, error)
+        except OSError as error:
+            self._complain(file, "archive=%s NOT READ cause=%s", file.path, error)
+        return None
+
+    def _retained(self, archives: list[_Archive]) -> list[_Archive]:
+        """Remove the jobs of one folder that are too many, and return the rest. `archives`: newest first."""
+        legacy = [one.file for one in archives if one.file.is_legacy]
+        surplus = set(legacy[self._retained_jobs :] if self._retained_jobs > 0 else ())
+        for file in surplus:
+            try:
+                file.remove()
+            except OSError as error:
+                self._complain(file, "archive=%s NOT REMOVED cause=%s", file.path, error)
+            else:
+                _LOG.info("archive=%s REMOVED", file.path)
+        return [one for one in archives if one.file not in surplus]
+
+    def answer(self, path: str) -> bytes | None:
+        """Return the JSON at a path; None: no archive has it. May block: an archive may have to be read."""
+        shelf = self._shelf
+        if path == "/jobs":
+            jobs = shelf.overview("jobs")
+            ids = [{"id": one["jid"], "status": one.get("state")} for one in jobs]
+            return json.dumps({"jobs": ids}).encode()
+        for kind in _LISTS:
+            if path == f"/{kind}/overview":
+                return json.dumps({kind: shelf.overview(kind)}).encode()
+        asked = _PATH.fullmatch(path)
+        archive = None if asked is None else shelf.archives.get((asked[1], asked[2]))
+        text = None if archive is None else self._entries(archive.file).get(path)
+        return None if text is None else text.encode()
+
+    def _entries(self, file: _File) -> dict[str, str]:
+        """Return all answers of an archive; none: it is gone."""
+        with self._lock:
+            if file in self._cache:
+                self._cache.move_to_end(file)
+                return self._cache[file]
+        try:
+            entries = read_archive(file.data())
+        except (OSError, ArchiveDamaged) as error:
+            _LOG.warning("archive=%s NOT READ cause=%s", file.path, error)
+            return {}
+        with self._lock:
+            self._cache[file] = entries
+            while len(self._cache) > 1 and sum(one.size for one in self._cache) > _CACHE_BYTES:
+                self._cache.popitem(last=False)
+        return entries
+
+
+def _opened(uri: str) -> tuple[Any, str]:
+    """Return the file system and the path in it. Raises ConfigurationError."""
+    from pyarrow import ArrowInvalid, ArrowNotImplementedError, fs
+
+    path = local_path(uri) if uri.strip() else None
+    if path is not None:
+        return fs.LocalFileSystem(), path
+    try:
+        system, path = arrow_system(uri)
+    except (ArrowInvalid, ArrowNotImplementedError, OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"the folder of archives {without_credentials(uri)!r} cannot be opened: {error}. Use a "
+            "path or a URI that pyarrow.fs knows (file, s3, gs, hdfs, abfs)."
+        ) from error
+    return system, path
+
+
+def _files(place: str, system: Any, root: str) -> Iterator[tuple[str, str, _File]]:
+    """Return what may be archives below a folder: their kind, id and file. Raises OSError."""
+    for info in _entries_of(system, root, must_exist=True):
+        if not is_id(info.base_name):
+            continue
+        if info.is_file:
+            yield "jobs", info.base_name, _file(place, system, info, is_legacy=True)
+            continue
+        for application in _entries_of(system, f"{info.path}/applications"):
+            if is_id(application.base_name):
+                yield from _application(place, system, application)
+
+
+def _application(place: str, system: Any, folder: Any) -> Iterator[tuple[str, str, _File]]:
+    """The summary is written last: without it the application is not complete."""
+    summaries = [
+        one for one in _entries_of(system, folder.path) if one.base_name == "application-summary"
+    ]
+    for summary in summaries:
+        yield "applications", folder.base_name, _file(place, system, summary)
+        for job in _entries_of(system, f"{folder.path}/jobs"):
+            if job.is_file and is_id(job.base_name):
+                yield "jobs", job.base_name, _file(place, system, job)
+
+
+def _entries_of(system: Any, path: str, *, must_exist: bool = False) -> list[Any]:
+    from pyarrow import fs
+
+    found: list[Any] = system.get_file_info(fs.FileSelector(path, allow_not_found=not must_exist))
+    return found
+
+
+def _file(place: str, system: Any, info: Any, *, is_legacy: bool = False) -> _File:
+    return _File(place, system, info.path, info.size, info.mtime_ns or 0, is_legacy)
+
+
+def _overview(text: str, kind: str, archive_id: str) -> dict[str, Any]:
+    """Return the line of the only job or application of an archive. Raises ArchiveDamaged: it has none, or that of another."""
+    try:
+        (line,) = json.loads(text)[kind]
+        is_right = line["jid" if kind == "jobs" else "id"] == archive_id
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArchiveDamaged(f"its /{kind}/overview does not tell of one of them") from error
+    if not is_right:
+        raise ArchiveDamaged(f"its /{kind}/overview does not tell of {archive_id}")
+    return dict(line)

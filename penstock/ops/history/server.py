@@ -1,0 +1,111 @@
+"""The history server: answers the REST API for jobs that have ended, from their archives.
+
+Source: Flink HistoryServer; differs: paths exist with `/v1` before them, too, and only this machine can ask.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock.engine.model.config import Settings
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.rest import HistoryServerOptions
+from penstock.ops.history.library import Library
+from penstock.ops.jobs.views.cluster import dashboard_config
+from penstock.ops.rest.access import TokenRule, access_of
+from penstock.ops.rest.answers import JSON, Answer, Asked, RestError
+from penstock.ops.rest.routes import Route
+
+_MOST_BYTES: Final = 1 << 20
+
+
+class HistoryServer:
+    """`address`: for people and clients. `jobs`: how many there were at the start."""
+
+    def __init__(self, directories: Sequence[str], settings: Settings) -> None:
+        """Read the folders and take the port. Raises ConfigurationError: a setting is wrong, or the port is taken."""
+        if not directories:
+            raise ConfigurationError(
+                "there is no folder of archives. Name one, for example `penstock history "
+                "/mnt/archive`, or set historyserver.archive.fs.dir."
+            )
+        host = settings.get(HistoryServerOptions.ADDRESS)
+        try:
+            self._access = access_of(TokenRule.NEVER, "", host)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"option 'historyserver.web.address' is '{host}', which other machines may reach, "
+                "and the history server asks nobody who they are. Use localhost, and an SSH tunnel."
+            ) from error
+        self.library = Library(directories, settings.get(HistoryServerOptions.RETAINED_JOBS))
+        self._settings = settings
+        self._socket = _bound(host, settings.get(HistoryServerOptions.PORT))
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"http://{shown}:{self._socket.getsockname()[1]}"
+        self.jobs = self.library.refresh()
+        self._ended = threading.Event()
+        self._server: Any = None
+
+    def run(self) -> None:
+        """Serve until `stop`, or until the process is interrupted."""
+        from penstock.ops.rest.application import application_of
+        from penstock.ops.rest.serving import uvicorn_server
+
+        routes = (
+            Route("GET", "/config", self._config, "What the dashboard may do."),
+            Route("GET", "/{path:path}", self._archived, "What an archive has there.", waits=True),
+        )
+        application = application_of(None, routes, self._access, _MOST_BYTES)
+        self._server = uvicorn_server(application)
+        refreshing = threading.Thread(target=self._refresh, name="penstock-history", daemon=True)
+        refreshing.start()
+        try:
+            if not self._ended.is_set():
+                self._server.run(sockets=[self._socket])
+        finally:
+            self._ended.set()
+            refreshing.join()
+            self._socket.close()
+
+    def stop(self) -> None:
+        """End `run`. Any thread."""
+        self._ended.set()
+        if self._server is not None:
+            self._server.should_exit = True
+
+    def _refresh(self) -> None:
+        interval_s = self._settings.get(HistoryServerOptions.REFRESH) / 1000
+        while not self._ended.wait(interval_s):
+            self.library.refresh()
+
+    def _config(self, _driver: object, _asked: Asked) -> Any:
+        zone = time.localtime()
+        return dashboard_config(
+            refresh_ms=self._settings.get(HistoryServerOptions.WEB_REFRESH),
+            zone=(zone.tm_zone, zone.tm_gmtoff),
+            may=(),
+            is_history=True,
+        )
+
+    def _archived(self, _driver: object, asked: Asked) -> Answer:
+        path = asked.path["path"].removeprefix("v1/")  # This route takes every path there is.
+        found = self.library.answer(f"/{path}")
+        if found is None:
+            raise RestError(404, "File not found.")
+        return Answer(found, media=JSON)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a listening socket."""
+    try:
+        family, *_, at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(at, family=family)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the history server cannot listen at {host}:{port}: {error}. Choose another port with "
+            "--port; 0 is any free one."
+        ) from error

@@ -1,0 +1,72 @@
+"""The states of one thing over time: the newest changes, and how many older ones are forgotten. Knows no clock."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.engine.model.aggregate_state import aggregate_state
+from penstock.engine.model.states import ExecutionState
+
+MOST_CHANGES: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """`changes`: each state and when it began, in epoch ms, oldest first. `forgotten`: how many older ones there were."""
+
+    changes: tuple[tuple[str, int], ...] = ()
+    forgotten: int = 0
+
+
+NO_LANE: Final = Lane()
+
+
+class LaneRecord:
+    """Told of each state in order. One that lasts is one change, however often it is told."""
+
+    def __init__(self) -> None:
+        self._changes: deque[tuple[str, int]] = deque(maxlen=MOST_CHANGES)
+        self._forgotten = 0
+        self._told: Lane | None = NO_LANE
+
+    def enter(self, state: str, at_ms: int) -> None:
+        """It is in this state from now on."""
+        if self._changes and self._changes[-1][0] == state:
+            return
+        self._forgotten += len(self._changes) == MOST_CHANGES
+        self._changes.append((state, at_ms))
+        self._told = None
+
+    def told(self) -> Lane:
+        """Return the lane. The same object as before if nothing has changed."""
+        if self._told is None:
+            self._told = Lane(tuple(self._changes), self._forgotten)
+        return self._told
+
+
+class VertexLane:
+    """The one state that Flink gives to all subtasks of a vertex, over time."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[ExecutionState] = Counter()
+        self._lane = LaneRecord()
+
+    def moved(self, old: ExecutionState | None, new: ExecutionState, at_ms: int) -> None:
+        """A subtask is in another state. `old` None: the subtask is new."""
+        if old is new:
+            return
+        if old is not None:
+            self._counts[old] -= 1
+        self._counts[new] += 1
+        self._lane.enter(str(aggregate_state(self._counts)), at_ms)
+
+    def gone(self, state: ExecutionState, at_ms: int) -> None:
+        """A subtask in this state is there no more."""
+        self._counts[state] -= 1
+        if self._counts.total():
+            self._lane.enter(str(aggregate_state(self._counts)), at_ms)
+
+    def told(self) -> Lane:
+        return self._lane.told()

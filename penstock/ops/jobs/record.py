@@ -1,0 +1,340 @@
+"""One job as it is told: takes its events in order, and gives a snapshot at any time.
+
+Knows no clock and no thread: each event comes with its time. One thread calls it. What has not changed since the last
+snapshot is the same object in the next one. Source: Flink ArchivedExecutionGraph, which Flink copies from the ExecutionGraph.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from penstock.engine.model.elastic.rescales import Rescales
+from penstock.engine.model.ids import AttemptId, ExecutionVertexId, ResourceId
+from penstock.engine.model.job_events import (
+    CheckpointRestored,
+    SlotsMissing,
+    TaskDeployed,
+    TaskManagerLost,
+)
+from penstock.engine.model.messages import (
+    AcknowledgeCheckpoint,
+    CheckpointEnded,
+    ExecutionStateChanged,
+    FailureInfo,
+    Heartbeat,
+    JobStatusChanged,
+    RegisterTaskManager,
+    ResetSubtasks,
+    TaskIo,
+    TaskIoReported,
+    TriggerCheckpoint,
+)
+from penstock.engine.model.states import ExecutionState, JobStatus
+from penstock.ops.jobs.checkpoint_record import CheckpointRecord
+from penstock.ops.jobs.events import FailuresSeen
+from penstock.ops.jobs.failure_record import FailureRecord
+from penstock.ops.jobs.lane import VertexLane
+from penstock.ops.jobs.snapshots import (
+    AttemptSnapshot,
+    CheckpointSnapshot,
+    FormerAttempt,
+    JobFacts,
+    JobSnapshot,
+    TaskManagerSnapshot,
+    VertexFacts,
+    VertexSnapshot,
+    VerticesReplaced,
+)
+from penstock.ops.jobs.story_record import StoryRecord
+
+_FORMER_ATTEMPTS: Final = 16
+"""How many earlier attempts of a subtask are kept, as `jobmanager.execution.attempts-history-size`."""
+_LOST_TASKMANAGERS: Final = 100
+
+
+class JobRecord:
+    """One job."""
+
+    def __init__(self, facts: JobFacts) -> None:
+        self.facts = facts
+        self._status = JobStatus.INITIALIZING
+        self._timestamps = {JobStatus.INITIALIZING: facts.submitted_ms}
+        self._vertices = {one.vertex_id: _VertexRecord(one, facts) for one in facts.vertices}
+        self._checkpoints = CheckpointRecord(facts.history_size)
+        self._failures = FailureRecord()
+        self._taskmanagers: dict[ResourceId, TaskManagerSnapshot] = {}
+        self._restarts = 0
+        self._changed_ms = facts.submitted_ms
+        self._ended_ms = -1
+        self._failure: FailureInfo | None = None
+        self._story = StoryRecord(facts.submitted_ms)
+        self._missing: SlotsMissing | None = None
+
+    def apply(self, event: Any, at_ms: int) -> None:
+        """Take one event. `at_ms`: epoch milliseconds. Events of unknown kinds change nothing."""
+        take = _TAKEN.get(type(event))
+        if take is not None:
+            take(self, event, at_ms)
+
+    def snapshot(self, now_ms: int) -> JobSnapshot:
+        return JobSnapshot(
+            facts=self.facts,
+            status=self._status,
+            timestamps=dict(self._timestamps),
+            vertices=tuple(one.snapshot() for one in self._vertices.values()),
+            checkpoints=self._checkpoints.snapshot(),
+            failures=self._failures.entries,
+            taskmanagers=tuple(self._taskmanagers.values()),
+            restarts=self._restarts,
+            now_ms=now_ms,
+            changed_ms=self._changed_ms,
+            ended_ms=self._ended_ms,
+            failure=self._failure,
+            story=self._story.story(),
+            failure_groups=self._failures.groups(),
+            missing_slots=self._missing,
+        )
+
+    def ended_checkpoint(self, checkpoint_id: int) -> CheckpointSnapshot | None:
+        """Return a checkpoint that has ended, if it is remembered."""
+        return self._checkpoints.ended_one(checkpoint_id)
+
+    def io_of(self, subtask: ExecutionVertexId) -> TaskIo | None:
+        """Return what the current attempt of a subtask reported last; None: nothing yet."""
+        vertex = self._vertices.get(subtask.vertex_id)
+        return None if vertex is None else vertex.io_of(subtask.subtask)
+
+    def _status_changed(self, event: JobStatusChanged, at_ms: int) -> None:
+        if event.status is self._status:
+            return  # The end is told twice: as it happens, and when everything is cleaned up.
+        self._story.apply(event, at_ms)
+        self._status = event.status
+        self._timestamps[event.status] = self._changed_ms = at_ms
+        self._failure = event.failure or self._failure
+        if event.status is JobStatus.RESTARTING:
+            self._restarts += 1
+        if event.status.is_terminal:
+            self._ended_ms = at_ms
+
+    def _execution_changed(self, event: ExecutionStateChanged, at_ms: int) -> None:
+        self._changed_ms = at_ms
+        vertex = self._vertices.get(event.attempt_id.vertex_id)
+        if vertex is not None:
+            vertex.moved(event, at_ms)
+
+    def _deployed(self, event: TaskDeployed, _at_ms: int) -> None:
+        vertex = self._vertices.get(event.attempt_id.vertex_id)
+        if vertex is not None:
+            vertex.deployed(event)
+
+    def _reset(self, event: ResetSubtasks, at_ms: int) -> None:
+        self._story.apply(event, at_ms)
+        for execution_vertex_id in event.vertices:
+            vertex = self._vertices.get(execution_vertex_id.vertex_id)
+            if vertex is not None:
+                vertex.reset(execution_vertex_id.subtask, at_ms)
+
+    def _replaced(self, event: VerticesReplaced, at_ms: int) -> None:
+        """All subtasks are new, and there may be more or less of them, but those of vertices that run on."""
+        former = {key: one.parallelism for key, one in self._vertices.items()}
+        changed = {
+            one.name: (former[one.vertex_id], one.parallelism)
+            for one in event.vertices
+            if former[one.vertex_id] != one.parallelism
+        }
+        kept = [one.name for one in event.vertices if one.vertex_id in event.kept]
+        self._story.rescaled(changed, kept, event.checkpoint_id, at_ms)
+        self.facts = replace(self.facts, vertices=event.vertices)
+        self._changed_ms = at_ms
+        for facts in event.vertices:
+            vertex = self._vertices.get(facts.vertex_id)
+            if vertex is not None and facts.vertex_id not in event.kept:
+                vertex.become(facts, event.attempt, at_ms)
+
+    def _io_reported(self, event: TaskIoReported | Heartbeat, at_ms: int) -> None:
+        for attempt_id, io in event.ios:
+            vertex = self._vertices.get(attempt_id.vertex_id)
+            if vertex is not None:
+                vertex.reported(attempt_id, io, at_ms)
+
+    def _triggered(self, event: TriggerCheckpoint, at_ms: int) -> None:
+        ended = {key: one.ended for key, one in self._vertices.items()}
+        subtasks = {key: one.parallelism - len(ended[key]) for key, one in self._vertices.items()}
+        self._checkpoints.triggered(event, at_ms, subtasks, ended)
+
+    def _registered(self, event: RegisterTaskManager, at_ms: int) -> None:
+        self._story.apply(event, at_ms)
+        known = TaskManagerSnapshot(event.resource_id, event, at_ms, at_ms)
+        self._taskmanagers[event.resource_id] = known
+        lost = [key for key, one in self._taskmanagers.items() if one.lost is not None]
+        for key in lost[:-_LOST_TASKMANAGERS]:
+            del self._taskmanagers[key]
+
+    def _heard(self, event: Heartbeat, at_ms: int) -> None:
+        self._io_reported(event, at_ms)
+        known = self._taskmanagers.get(event.resource_id)
+        if known is not None:
+            self._taskmanagers[event.resource_id] = replace(known, heard_ms=at_ms)
+
+    def _lost(self, event: TaskManagerLost, at_ms: int) -> None:
+        self._story.apply(event, at_ms)
+        known = self._taskmanagers.get(event.resource_id)
+        if known is not None:
+            self._taskmanagers[event.resource_id] = replace(known, lost=event.cause)
+
+    def _checkpoint_ended(self, event: CheckpointEnded, at_ms: int) -> None:
+        self._story.apply(event, at_ms)
+        self._checkpoints.ended(event, at_ms)
+
+    def _restored(self, event: CheckpointRestored, at_ms: int) -> None:
+        self._story.apply(event, at_ms)
+        self._checkpoints.restored(event, at_ms)
+
+    def _slots_missing(self, event: SlotsMissing, _at_ms: int) -> None:
+        self._missing = event
+
+    def _rescales_told(self, event: Rescales, at_ms: int) -> None:
+        self._story.rescales_told(event)
+        self._changed_ms = at_ms
+
+    def _failed(self, event: FailuresSeen, at_ms: int) -> None:
+        self._failures.apply(event)
+        self._changed_ms = at_ms
+
+
+class _VertexRecord:
+    """One vertex. Its snapshot is made anew only after a change."""
+
+    def __init__(self, facts: VertexFacts, job: JobFacts) -> None:
+        self._facts = facts
+        self._began_ms = job.submitted_ms
+        self._attempts = [self._created(subtask, 0) for subtask in range(max(0, facts.parallelism))]
+        self._ios: list[TaskIo | None] = [None] * len(self._attempts)
+        self._reported_ms = [0] * len(self._attempts)
+        self._former: dict[int, deque[FormerAttempt]] = {}
+        self._snapshot: VertexSnapshot | None = None
+        self._lane = VertexLane()
+        for one in self._attempts:
+            self._lane.moved(None, one.state, one.since[-1][1])
+
+    @property
+    def parallelism(self) -> int:
+        return len(self._attempts)
+
+    @property
+    def ended(self) -> frozenset[int]:
+        return frozenset(one.subtask for one in self._attempts if one.state.is_terminal)
+
+    def moved(self, event: ExecutionStateChanged, at_ms: int) -> None:
+        known = self._current(event.attempt_id, at_ms)
+        if known is not None:
+            since = (*known.since, (event.new, at_ms))
+            cause = event.cause or known.cause
+            self._put(replace(known, state=event.new, since=since, cause=cause))
+
+    def deployed(self, event: TaskDeployed) -> None:
+        known = self._current(event.attempt_id, self._began_ms)
+        if known is not None:
+            self._put(replace(known, location=event.location, allocation_id=event.allocation_id))
+
+    def reset(self, subtask: int, at_ms: int) -> None:
+        """A new attempt takes the place of the current one, unless that has not been used."""
+        if subtask < len(self._attempts):
+            known = self._attempts[subtask]
+            if known.state is not ExecutionState.CREATED:
+                self._replace(known.subtask, known.attempt + 1, at_ms)
+
+    def become(self, facts: VertexFacts, attempt: int, at_ms: int) -> None:
+        """Its subtasks begin anew, with this number of the attempt, and are as many as the facts say."""
+        self._facts = facts
+        for one in self._attempts[facts.parallelism :]:
+            self._lane.gone(one.state, at_ms)
+        for kept in (self._attempts, self._ios, self._reported_ms):
+            del kept[facts.parallelism :]
+        for subtask in range(len(self._attempts)):
+            self._replace(subtask, attempt, at_ms)
+        for subtask in range(len(self._attempts), facts.parallelism):
+            self._attempts.append(self._created(subtask, attempt, at_ms))
+            self._lane.moved(None, ExecutionState.CREATED, at_ms)
+            self._ios.append(None)
+            self._reported_ms.append(0)
+        self._snapshot = None
+
+    def io_of(self, subtask: int) -> TaskIo | None:
+        return self._ios[subtask] if subtask < len(self._ios) else None
+
+    def reported(self, attempt_id: AttemptId, io: TaskIo, at_ms: int) -> None:
+        subtask = attempt_id.subtask
+        is_known = subtask < len(self._attempts)
+        if is_known and self._attempts[subtask].attempt == attempt_id.attempt:
+            self._ios[subtask] = io
+            self._reported_ms[subtask] = at_ms
+            self._snapshot = None
+
+    def snapshot(self) -> VertexSnapshot:
+        if self._snapshot is None:
+            former = {subtask: tuple(ones) for subtask, ones in self._former.items()}
+            self._snapshot = VertexSnapshot(
+                self._facts,
+                tuple(self._attempts),
+                tuple(self._ios),
+                former,
+                tuple(self._reported_ms),
+                self._lane.told(),
+            )
+        return self._snapshot
+
+    def _current(self, attempt_id: AttemptId, at_ms: int) -> AttemptSnapshot | None:
+        """Return the attempt; a newer one replaces the current one. None: it is a former one."""
+        while attempt_id.subtask >= len(self._attempts):  # A parallelism that was decided later.
+            self._attempts.append(self._created(len(self._attempts), 0))
+            self._lane.moved(None, ExecutionState.CREATED, at_ms)
+            self._ios.append(None)
+            self._reported_ms.append(0)
+            self._facts = replace(self._facts, parallelism=len(self._attempts))
+        known = self._attempts[attempt_id.subtask]
+        if attempt_id.attempt > known.attempt:
+            self._replace(known.subtask, attempt_id.attempt, at_ms)
+            known = self._attempts[attempt_id.subtask]
+        return known if known.attempt == attempt_id.attempt else None
+
+    def _replace(self, subtask: int, attempt: int, at_ms: int) -> None:
+        former = self._former.setdefault(subtask, deque(maxlen=_FORMER_ATTEMPTS))
+        former.append(FormerAttempt(self._attempts[subtask], self._ios[subtask]))
+        self._ios[subtask] = None
+        self._put(self._created(subtask, attempt, at_ms))
+
+    def _put(self, attempt: AttemptSnapshot) -> None:
+        former = self._attempts[attempt.subtask]
+        self._lane.moved(former.state, attempt.state, attempt.since[-1][1])
+        self._attempts[attempt.subtask] = attempt
+        self._snapshot = None
+
+    def _created(self, subtask: int, attempt: int, at_ms: int | None = None) -> AttemptSnapshot:
+        since = ((ExecutionState.CREATED, self._began_ms if at_ms is None else at_ms),)
+        return AttemptSnapshot(subtask, attempt, ExecutionState.CREATED, since)
+
+
+_TAKEN: Final[dict[type, Callable[[JobRecord, Any, int], None]]] = {
+    JobStatusChanged: JobRecord._status_changed,
+    ExecutionStateChanged: JobRecord._execution_changed,
+    TaskDeployed: JobRecord._deployed,
+    ResetSubtasks: JobRecord._reset,
+    VerticesReplaced: JobRecord._replaced,
+    TaskIoReported: JobRecord._io_reported,
+    TriggerCheckpoint: JobRecord._triggered,
+    AcknowledgeCheckpoint: lambda own, event, at_ms: own._checkpoints.acknowledged(event, at_ms),
+    CheckpointEnded: JobRecord._checkpoint_ended,
+    CheckpointRestored: JobRecord._restored,
+    FailuresSeen: JobRecord._failed,
+    SlotsMissing: JobRecord._slots_missing,
+    Rescales: JobRecord._rescales_told,
+    RegisterTaskManager: JobRecord._registered,
+    Heartbeat: JobRecord._heard,
+    TaskManagerLost: JobRecord._lost,
+}
+RECORDED: Final = frozenset(_TAKEN)
+"""The kinds of events that change a record."""

@@ -1,0 +1,195 @@
+"""What happened to a job, in order: a bounded list of the events that change its course.
+
+States of single attempts are not here: the attempts know them. Periodic checkpoints that complete one after the other are one
+entry. Source: Flink's job events (JobEventManager) and the timelines of its dashboard.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from penstock.engine.model.elastic.rescales import Rescales
+from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.job_events import CheckpointRestored, TaskManagerLost
+from penstock.engine.model.messages import (
+    CheckpointEnded,
+    JobStatusChanged,
+    RegisterTaskManager,
+    ResetSubtasks,
+)
+from penstock.engine.model.states import JobStatus
+from penstock.engine.model.texts.amounts import counted
+from penstock.ops.jobs.lane import NO_LANE, Lane, LaneRecord
+
+MOST_EVENTS: Final = 1000
+
+
+class StoryKind(StrEnum):
+    """What an entry is about."""
+
+    STATUS = "status"
+    TASKMANAGER = "taskmanager"
+    CHECKPOINT = "checkpoint"
+    SAVEPOINT = "savepoint"
+    CHECKPOINT_FAILED = "checkpoint-failed"
+    RESTORE = "restore"
+    RESTART = "restart"
+    RESCALE = "rescale"
+    FAILURE = "failure"
+    VERTEX = "vertex"
+    SUBTASK = "subtask"
+
+
+@dataclass(frozen=True, slots=True)
+class StoryEvent:
+    """`at_ms`: epoch milliseconds. `checkpoints`: the first and the last one of completed checkpoints in a row. `taskmanager`: the one
+    whose loss is the cause.
+    """
+
+    at_ms: int
+    kind: StoryKind
+    text: str
+    checkpoints: tuple[int, int] | None = None
+    taskmanager: ResourceId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """`events`: oldest first. `forgotten_kinds`: how many older ones there were of each kind. `statuses`: those of the job over time.
+
+    `rescales` None: nobody has asked to rescale the job.
+    """
+
+    events: tuple[StoryEvent, ...] = ()
+    forgotten_kinds: Mapping[StoryKind, int] = field(default_factory=dict)
+    statuses: Lane = NO_LANE
+    rescales: Rescales | None = None
+
+    @property
+    def forgotten(self) -> int:
+        return sum(self.forgotten_kinds.values())
+
+
+NO_STORY: Final = Story()
+
+
+class StoryRecord:
+    """The newest events, and how many older ones are forgotten."""
+
+    def __init__(self, submitted_ms: int) -> None:
+        self._forgotten: Counter[StoryKind] = Counter()
+        self._statuses = LaneRecord()
+        self._statuses.enter(str(JobStatus.INITIALIZING), submitted_ms)
+        self._events: deque[StoryEvent] = deque(maxlen=MOST_EVENTS)
+        self._rescales: Rescales | None = None
+        self._told: Story | None = None
+
+    def apply(self, event: Any, at_ms: int) -> None:
+        """Take one event of the job; most kinds are no part of its story."""
+        found = _event_of(event, at_ms)
+        if found is None:
+            return
+        self._told = None
+        if isinstance(event, JobStatusChanged):
+            self._statuses.enter(str(event.status), at_ms)
+        last = self._events[-1] if self._events else None
+        if found.checkpoints and last is not None and last.checkpoints:
+            self._events[-1] = _together(last, found)
+            return
+        self._add(found)
+
+    def _add(self, found: StoryEvent) -> None:
+        self._told = None
+        if len(self._events) == MOST_EVENTS:
+            self._forgotten[self._events[0].kind] += 1
+        self._events.append(found)
+
+    def rescaled(
+        self,
+        subtasks: Mapping[str, tuple[int, int]],
+        kept: Sequence[str],
+        checkpoint_id: int | None,
+        at_ms: int,
+    ) -> None:
+        """Another generation of the job begins. `subtasks`: before and after, of the vertices that have more or less of them, by name. `kept`:
+        the names of those that run on.
+        """
+        place = "the beginning" if checkpoint_id is None else f"checkpoint {checkpoint_id}"
+        changes = [f"'{name}' from {one} to {other}" for name, (one, other) in subtasks.items()]
+        what = (
+            f"{', '.join(changes)} subtasks" if changes else "no vertex has more or fewer subtasks"
+        )
+        beside = f"; not stopped: {', '.join(map(repr, kept))}" if kept else ""
+        text = f"the job is rescaled at {place}: {what}{beside}"
+        self._add(StoryEvent(at_ms, StoryKind.RESCALE, text))
+
+    def rescales_told(self, rescales: Rescales) -> None:
+        """What is known of the job's rescales now."""
+        self._told, self._rescales = None, rescales
+
+    def story(self) -> Story:
+        """Return what has happened. The same object as before if nothing is new."""
+        if self._told is None:
+            events, statuses = tuple(self._events), self._statuses.told()
+            self._told = Story(events, dict(self._forgotten), statuses, self._rescales)
+        return self._told
+
+
+def _event_of(event: Any, at_ms: int) -> StoryEvent | None:
+    if isinstance(event, CheckpointEnded):
+        return _checkpoint(event, at_ms)
+    if isinstance(event, JobStatusChanged):
+        lost = None if event.failure is None else event.failure.lost_task_manager
+        cause = "" if lost is None else f" because TaskManager {lost} is lost"
+        text = f"the job is {event.status}{cause}"
+        return StoryEvent(at_ms, StoryKind.STATUS, text, taskmanager=lost)
+    told = _plain(event)
+    return None if told is None else StoryEvent(at_ms, *told)
+
+
+def _plain(event: Any) -> tuple[StoryKind, str] | None:
+    match event:
+        case RegisterTaskManager():
+            slots = counted(event.slots, "slot")
+            text = f"TaskManager {event.resource_id} on {event.host} comes with {slots}"
+            return StoryKind.TASKMANAGER, text
+        case TaskManagerLost():
+            return StoryKind.TASKMANAGER, f"TaskManager {event.resource_id} is gone: {event.cause}"
+        case ResetSubtasks():
+            is_new = event.checkpoint_id is None
+            place = "the beginning" if is_new else f"checkpoint {event.checkpoint_id}"
+            return (
+                StoryKind.RESTART,
+                f"{counted(len(event.vertices), 'subtask')} restart from {place}",
+            )
+        case CheckpointRestored():
+            place = "" if event.location is None else f" at {event.location}"
+            text = f"state is restored from checkpoint {event.checkpoint_id}{place}"
+            return StoryKind.RESTORE, text
+    return None
+
+
+def _checkpoint(event: CheckpointEnded, at_ms: int) -> StoryEvent:
+    number, is_savepoint = event.checkpoint_id, event.checkpoint_type.is_savepoint
+    what = "savepoint" if is_savepoint else "checkpoint"
+    if event.location is None:
+        text = f"{what} {number} failed ({event.reason}): {event.text}".rstrip(": ")
+        return StoryEvent(at_ms, StoryKind.CHECKPOINT_FAILED, text)
+    if is_savepoint:
+        text = f"savepoint {number} is complete at {event.location}"
+        return StoryEvent(at_ms, StoryKind.SAVEPOINT, text)
+    return StoryEvent(
+        at_ms, StoryKind.CHECKPOINT, f"checkpoint {number} is complete", (number, number)
+    )
+
+
+def _together(last: StoryEvent, found: StoryEvent) -> StoryEvent:
+    assert last.checkpoints is not None
+    assert found.checkpoints is not None
+    first, newest = last.checkpoints[0], found.checkpoints[1]
+    text = f"checkpoints {first} to {newest} are complete"
+    return replace(last, text=text, checkpoints=(first, newest))

@@ -1,0 +1,150 @@
+"""The metrics of a job on the driver: how long it was in which state, how often it began again, its checkpoints.
+
+Times come with each call. Source: Flink JobStatusMetrics, UpTimeGauge, DownTimeGauge, CheckpointStatsTracker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from penstock.engine.model.checkpoint_statistics import CheckpointStatistics
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.metrics import Measured, MetricType, Value
+from penstock.engine.model.options.task import MetricOptions
+from penstock.engine.model.states import JobStatus
+
+STATES: Final = (
+    JobStatus.INITIALIZING,
+    JobStatus.CREATED,
+    JobStatus.RUNNING,
+    JobStatus.RESTARTING,
+    JobStatus.CANCELLING,
+    JobStatus.FAILING,
+)
+"""The states that have metrics."""
+NEVER: Final = -1
+
+
+class StateKind(StrEnum):
+    """What is told of a state (`metrics.job.status.enable`)."""
+
+    STATE = "STATE"
+    CURRENT_TIME = "CURRENT_TIME"
+    TOTAL_TIME = "TOTAL_TIME"
+
+
+def state_kinds(names: Sequence[str]) -> frozenset[StateKind]:
+    """The kinds with these names. Raises: ConfigurationError: there is none with a name."""
+    try:
+        return frozenset(StateKind(name.strip().upper()) for name in names)
+    except ValueError:
+        raise ConfigurationError(
+            f"{MetricOptions.JOB_STATUS.key}: expected some of {', '.join(StateKind)}, "
+            f"got {', '.join(names)}"
+        ) from None
+
+
+def of_state(
+    name: str, known: tuple[bool, int, int], kinds: Collection[StateKind]
+) -> Iterator[Measured]:
+    """The metrics of one state. `known`: whether it lasts, ms since it began or 0, ms in it altogether."""
+    lasts, current_ms, total_ms = known
+    if StateKind.STATE in kinds:
+        yield _gauge(f"{name}State", int(lasts))
+    if StateKind.CURRENT_TIME in kinds:
+        yield _gauge(f"{name}Time", current_ms)
+    if StateKind.TOTAL_TIME in kinds:
+        yield _gauge(f"{name}TimeTotal", total_ms)
+
+
+@dataclass(slots=True)
+class JobTimes:
+    """The states of one job with their times. `changed` at each change, in order. `rescales`: those that no failure caused."""
+
+    since_ms: dict[JobStatus, int] = field(default_factory=dict)
+    total_ms: dict[JobStatus, int] = field(default_factory=dict)
+    status: JobStatus | None = None
+    restarts: int = 0
+    rescales: int = 0
+
+    def changed(self, status: JobStatus, at_ms: int) -> None:
+        """The job is in another state from now on."""
+        former = self.status
+        if former is not None:
+            spent = at_ms - self.since_ms[former]
+            self.total_ms[former] = self.total_ms.get(former, 0) + spent
+        if status is JobStatus.RESTARTING:
+            self.restarts += 1
+        self.status = status
+        self.since_ms[status] = at_ms
+
+    def measured(self, now_ms: int, kinds: Collection[StateKind]) -> Iterator[Measured]:
+        """The metrics at this time. `kinds`: what is told of each state."""
+        for state in STATES:
+            current = now_ms - self.since_ms[state] if state is self.status else 0
+            total = self.total_ms.get(state, 0) + current
+            known = state is self.status, current, total
+            yield from of_state(state.value.lower(), known, kinds)
+        yield _gauge("uptime", self._uptime(now_ms))
+        yield _gauge("downtime", self._downtime(now_ms))
+        yield _gauge("numRestarts", self.restarts + self.rescales)
+        yield _gauge("numRescales", self.rescales)
+
+    def _uptime(self, now_ms: int) -> int:
+        if self.status is not None and self.status.is_globally_terminal:
+            return NEVER
+        return now_ms - self.since_ms[self.status] if self.status is JobStatus.RUNNING else 0
+
+    def _downtime(self, now_ms: int) -> int:
+        if self.status is not None and self.status.is_globally_terminal:
+            return NEVER
+        failed = self.since_ms.get(JobStatus.FAILING, self.since_ms.get(JobStatus.RESTARTING))
+        if failed is None or failed <= self.since_ms.get(JobStatus.RUNNING, NEVER):
+            return 0
+        return now_ms - failed
+
+
+@dataclass(frozen=True, slots=True)
+class LastCheckpointData:
+    """Bytes of the last completed checkpoint or savepoint: its metadata file, what was processed during alignments, and data in flight."""
+
+    metadata_bytes: int = NEVER
+    processed_bytes: int = NEVER
+    persisted_bytes: int = NEVER
+
+
+NO_CHECKPOINT: Final = LastCheckpointData()
+
+
+def checkpoint_metrics(
+    statistics: CheckpointStatistics, data: LastCheckpointData = NO_CHECKPOINT
+) -> Iterator[Measured]:
+    """The metrics of a job's checkpoints and savepoints; -1 and `n/a` for what there has not been yet."""
+    yield _gauge("totalNumberOfCheckpoints", statistics.triggered)
+    yield _gauge("numberOfInProgressCheckpoints", statistics.in_progress)
+    yield _gauge("numberOfCompletedCheckpoints", statistics.completed)
+    yield _gauge("numberOfFailedCheckpoints", statistics.failed)
+    pair = (statistics.latest_completed, statistics.latest_savepoint)
+    done = [one for one in pair if one is not None]
+    last = max(done, key=lambda one: one.checkpoint_id, default=None)
+    yield _gauge("lastCompletedCheckpointId", NEVER if last is None else last.checkpoint_id)
+    yield _gauge("lastCheckpointDuration", NEVER if last is None else last.duration_ms)
+    yield _gauge("lastCheckpointSize", NEVER if last is None else last.written_bytes)
+    yield _gauge("lastCheckpointFullSize", NEVER if last is None else last.size_bytes)
+    yield _gauge("lastCheckpointMetadataSize", data.metadata_bytes)
+    yield _gauge("lastCheckpointProcessedData", data.processed_bytes)
+    yield _gauge("lastCheckpointPersistedData", data.persisted_bytes)
+    completed_ms = NEVER if last is None else last.triggered_at_ms + last.duration_ms
+    yield _gauge("lastCheckpointCompletedTimestamp", completed_ms)
+    restored = statistics.latest_restored
+    restored_ms = NEVER if restored is None else restored.restored_at_ms
+    yield _gauge("lastCheckpointRestoreTimestamp", restored_ms)
+    location = None if last is None else last.location
+    yield _gauge("lastCheckpointExternalPath", location or "n/a")
+
+
+def _gauge(name: str, value: Value) -> Measured:
+    return Measured(name, MetricType.GAUGE, value)

@@ -1,0 +1,186 @@
+"""Asks a REST server: Penstock's, or Flink's own."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlencode
+
+from penstock.engine.model.errors import PenstockError
+
+_TIMEOUT_S: Final = 30.0
+_FIRST_PAUSE_S: Final = 0.01
+_LONGEST_PAUSE_S: Final = 2.0
+
+
+_NAME: Final = re.compile(r"filename\*=UTF-8''(\S+)")
+_RANGE: Final = re.compile(r"bytes (\d+)-")
+_NO_NEWS: Final = "Internal server error."
+"""What Flink puts before the text that says what is wrong."""
+_PARTIAL: Final = 206
+_BEHIND_THE_END: Final = 416
+
+
+class RemoteError(PenstockError):
+    """A driver could not be asked, or refused. `status`: of HTTP; 0: nobody answered."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A part of a file. `name`: "" where the server does not tell it. `begin`: of the first byte of `data`."""
+
+    name: str
+    begin: int
+    data: bytes
+
+
+class RestClient:
+    """`address`: for example `http://localhost:8081`. `token`: for requests that change something."""
+
+    def __init__(
+        self, address: str, token: str | None = None, certificates: str | None = None
+    ) -> None:
+        """`certificates`: a PEM file, for HTTPS with certificates that this machine does not trust.
+
+        Raises RemoteError: the address is not of HTTP, or the file cannot be read.
+        """
+        if not address.startswith(("http://", "https://")):
+            raise RemoteError(f"{address!r} is no address of a REST server: it is http or https")
+        self.address = address.rstrip("/")
+        self.token = token
+        self._tls: ssl.SSLContext | None = None
+        try:
+            # Not for HTTP: it reads all authorities of this machine, which takes some 20 ms.
+            if certificates is not None or self.address.startswith("https://"):
+                self._tls = ssl.create_default_context(cafile=certificates)
+        except OSError as error:
+            raise RemoteError(f"--cacert {certificates}: {error}") from None
+
+    def get(self, path: str, **query: object) -> Any:
+        """Return the answer. Raises RemoteError."""
+        return self._ask("GET", path, query)
+
+    def change(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: object
+    ) -> Any:
+        """Send a request that changes something, and return the answer. Raises RemoteError."""
+        return self._ask(method, path, query, body)
+
+    def send(self, path: str, data: bytes, media: str, **query: object) -> Any:
+        """Send bytes of this media type, and return the answer. Raises RemoteError."""
+        with self._opened("POST", path, query, data, {"Content-Type": media}) as answer:
+            return json.loads(answer.read())
+
+    def file(self, path: str, begin: int = 0, end: int | None = None) -> FilePart | None:
+        """Return a part of a file; None: there is nothing from `begin` on. Raises RemoteError.
+
+        `begin`: a negative one counts from the end. `end`: behind the last byte. A server that gives whole files only, as
+        Flink's does, is asked in vain for a part, so that it is cut out here.
+        """
+        last = "" if end is None else end - 1
+        headers = {"Range": f"bytes={begin if begin < 0 else f'{begin}-{last}'}"}
+        try:
+            with self._opened("GET", path, {}, None, headers) as answer:
+                data: bytes = answer.read()
+                named = _NAME.search(answer.headers.get("Content-Disposition", ""))
+                spans = _RANGE.match(answer.headers.get("Content-Range", ""))
+                is_part = answer.status == _PARTIAL
+        except RemoteError as error:
+            if error.status == _BEHIND_THE_END:
+                return None
+            raise
+        name = "" if named is None else unquote(named[1])
+        if is_part and spans is not None:
+            return FilePart(name, int(spans[1]), data)
+        first = begin if begin >= 0 else max(0, len(data) + begin)
+        return FilePart(name, first, data[first:end]) if first < len(data) else None
+
+    def operation(self, path: str, body: Mapping[str, Any], status: str) -> dict[str, Any]:
+        """Start an operation, wait for its end, and return its result.
+
+        `status`: the path that tells of it, with `{}` for its id. Raises RemoteError: it failed, or cannot be asked for.
+        """
+        started = self.change("POST", path, body)["request-id"]
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            told = self.get(status.format(started))
+            if told["status"]["id"] == "COMPLETED":
+                break
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        result: dict[str, Any] = told["operation"]
+        failure = result.get("failure-cause") or result.get("failureCause")
+        if failure:
+            raise RemoteError(failure.get("stack-trace") or "the operation failed")
+        return result
+
+    def _ask(self, method: str, path: str, query: Mapping[str, object], body: Any = None) -> Any:
+        answer = self._bytes(method, path, query, body)
+        try:
+            return json.loads(answer)
+        except ValueError:
+            raise RemoteError(
+                f"{self.address}{path} did not answer with JSON. Is a REST server there?"
+            ) from None
+
+    def _bytes(self, method: str, path: str, query: Mapping[str, object], body: Any) -> bytes:
+        with self._opened(method, path, query, body) as answer:
+            found: bytes = answer.read()
+            return found
+
+    @contextlib.contextmanager
+    def _opened(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object],
+        body: Any,
+        more: Mapping[str, str] | None = None,
+    ) -> Generator[Any]:
+        """Give the answer. `body`: JSON data, or bytes. `more`: headers. Raises RemoteError, also while it is read."""
+        asked = {key: value for key, value in query.items() if value is not None}
+        url = self.address + quote(path) + (f"?{urlencode(asked)}" if asked else "")
+        headers = dict(more or {})
+        data = body if isinstance(body, bytes) else None
+        if body is not None and data is None:
+            data = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        try:
+            request = urllib.request.Request(url, data, headers, method=method)
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls) as answer:
+                yield answer
+        except urllib.error.HTTPError as error:
+            with error:
+                raise RemoteError(_refusal(error), error.code) from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            cause = getattr(error, "reason", error)
+            raise RemoteError(
+                f"no driver answers at {self.address}: {cause}. `penstock list` shows those of "
+                "this "
+                "user."
+            ) from None
+
+
+def _refusal(error: urllib.error.HTTPError) -> str:
+    """Return what the server says, without a stack trace of Java."""
+    try:
+        texts = json.loads(error.read())["errors"]
+    except (ValueError, KeyError, TypeError):
+        return f"the driver answered {error.code} {error.reason}"
+    told = [str(text).partition("\n\tat ")[0] for text in texts]
+    return "; ".join(told[1:] if told[:1] == [_NO_NEWS] and told[1:] else told)

@@ -1,0 +1,288 @@
+"""A job that runs in a session, as its client sees it: `engine.model.program.JobControl` over REST.
+
+Source: Flink ClusterClientJobClientAdapter. As there, the job outlives its client, unless `execution.shutdown-on-attached-exit` is true:
+then Ctrl-C cancels it, as it does without a session.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from penstock.engine.hosting.os.waiting import Interruptible, awaited, interrupted, wait_for_end
+from penstock.engine.model.checkpoint_statistics import CheckpointStatistics, CheckpointSummary
+from penstock.engine.model.checkpoints import CheckpointType
+from penstock.engine.model.elastic.parallelism_bounds import (
+    JobResourceRequirements,
+    ParallelismBounds,
+    requirements_from_plain,
+    requirements_to_plain,
+)
+from penstock.engine.model.errors import ExternalError
+from penstock.engine.model.ids import JobId, VertexId
+from penstock.engine.model.messages import TaskIo
+from penstock.engine.model.program import JobOutcome
+from penstock.engine.model.states import JobStatus
+from penstock.ops.remote.client import RemoteError
+from penstock.ops.remote.heartbeats import HeartbeatTimes, LivingReader
+from penstock.ops.remote.rows import rows_of
+from penstock.ops.remote.session_client import SessionClient
+from penstock.ops.remote.vertices import requirements_with
+
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 0.5
+_PATIENCE_S: Final = 60.0
+"""How long a session may not answer before its client gives up: as Flink's client, 20 times 3 s. Another one may take its place."""
+_NOBODY: Final = 0
+_NO_TOKEN: Final = 401
+_NOT_FOUND: Final = 404
+_STANDBY: Final = 503
+
+
+class RemoteJob:
+    """`is_attached` False: `execute` does not wait for it. `ends_with_client`: Ctrl-C cancels it."""
+
+    def __init__(
+        self,
+        session: SessionClient,
+        job_id: JobId,
+        name: str,
+        *,
+        is_attached: bool = True,
+        ends_with_client: bool = False,
+        heartbeats: HeartbeatTimes | None = None,
+    ) -> None:
+        """`heartbeats`: of a client that collects rows; None: as usual."""
+        self._heartbeats = heartbeats or HeartbeatTimes()
+        self._session = session
+        self._job_id = job_id
+        self._path = f"/jobs/{job_id}"
+        self._requirements = f"{self._path}/resource-requirements"
+        self.is_attached = is_attached
+        self._end = _End(self._look)
+        short = job_id[:8]
+        goes_on = (
+            f"in the session at {session.rest.address}: `penstock cancel {short}` ends it, "
+            f"`penstock stop {short}` with a savepoint"
+        )
+        self._interruptible = Interruptible(
+            name,
+            self.cancel,
+            lambda: str(self.status()),
+            f"`penstock stop {short}`",
+            "" if ends_with_client else goes_on,
+        )
+
+    @property
+    def job_id(self) -> JobId:
+        return self._job_id
+
+    def status(self) -> JobStatus:
+        """Raises RemoteError: the session does not answer, or does not know the job."""
+        if self._end.outcome is not None:
+            return self._end.outcome.status
+        for one in self._session.rest.get("/session")["jobs"]:
+            if one["id"] == self._job_id and one["phase"] in {"WAITING", "INITIALISING"}:
+                return JobStatus.INITIALIZING
+            if one["id"] == self._job_id and one["status"] is not None:
+                return JobStatus(one["status"])
+        return JobStatus(self._session.rest.get(f"{self._path}/status")["status"])
+
+    def wait(self, timeout_s: float | None = None) -> JobOutcome:
+        """See `wait_for_end`. Raises RemoteError: the session is gone for good, or has forgotten the job."""
+        with awaited(self._job_id):
+            wait_for_end(self._end, timeout_s, self._interruptible)
+        assert self._end.outcome is not None
+        return self._end.outcome
+
+    def cancel(self) -> None:
+        """Raises RemoteError: the session does not answer, or the job has ended otherwise."""
+        self._session.rest.change("PATCH", self._path, mode="cancel")
+
+    def interrupted(self) -> bool:
+        """Raises RemoteError: see `cancel`."""
+        return interrupted(self._interruptible)
+
+    def start_savepoint(
+        self, kind: CheckpointType, directory: str | None
+    ) -> Callable[[float | None], str]:
+        """See `engine.model.program.JobControl`. Raises RemoteError."""
+        if kind is CheckpointType.SAVEPOINT:
+            path, body = "savepoints", {"target-directory": directory, "cancel-job": False}
+        else:
+            path, body = "stop", {"targetDirectory": directory}
+            body["drain"] = kind is CheckpointType.STOP_DRAIN
+        asked = self._session.rest.change("POST", f"{self._path}/{path}", body)["request-id"]
+
+        def look() -> str | None:
+            told = self._session.rest.get(f"{self._path}/savepoints/{asked}")
+            if told["status"]["id"] != "COMPLETED":
+                return None
+            failure = told["operation"].get("failure-cause")
+            if failure:
+                raise RemoteError(failure["stack-trace"])
+            return str(told["operation"]["location"])
+
+        def wait(timeout_s: float | None) -> str:
+            found = _poll(look, timeout_s)
+            if found is None:
+                raise TimeoutError(f"the savepoint of job {self._job_id} is still being taken")
+            return found
+
+        return wait
+
+    def resource_requirements(self) -> JobResourceRequirements:
+        """Raises RemoteError."""
+        found = requirements_from_plain(self._session.rest.get(self._requirements))
+        return {VertexId(vertex): bounds for vertex, bounds in found.items()}
+
+    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
+        """See `engine.model.program.JobControl`. Raises RemoteError: also if the session refuses, with its reasons."""
+        now = requirements_from_plain(self._session.rest.get(self._requirements))
+        details = self._session.rest.get(self._path)
+        self.require_resources(requirements_with(details, now, asked))
+
+    def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
+        """See `engine.model.program.JobControl`. Raises RemoteError: also if the session refuses, with its reasons."""
+        plain = requirements_to_plain({VertexId(one): bounds for one, bounds in asked.items()})
+        self._session.rest.change("PUT", self._requirements, plain)
+
+    def checkpoints(self) -> CheckpointStatistics:
+        """Times of single tasks are not told over REST and are 0. Raises RemoteError."""
+        return statistics_from(self._session.rest.get(f"{self._path}/checkpoints"))
+
+    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+        raise ExternalError(
+            "the metrics of a job in a session are not handed to its client as a whole. Ask for "
+            f"those you need: `penstock metrics {self._job_id[:8]}`, or the REST API."
+        )
+
+    def collect(self, stream: str, *, shows_error: bool = True) -> Iterator[list[Any]]:
+        self._interruptible.goes_on = ""  # It ends with the reader of its results.
+        rows = rows_of(self._session, self._job_id, stream)
+        return LivingReader(rows, self._session.rest, self._job_id, self._heartbeats)
+
+    def _look(self) -> JobOutcome | None:
+        """Ask once. None: the job has not ended."""
+        try:
+            told = self._session.rest.get(f"{self._path}/execution-result")
+        except RemoteError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return self._as_dispatched()
+        if told["status"]["id"] != "COMPLETED":
+            return None
+        result = told["job-execution-result"]
+        failure = result.get("failure-cause")
+        return JobOutcome(
+            _status_of(result["application-status"]),
+            result["net-runtime"],
+            None if failure is None else failure["stack-trace"],
+        )
+
+    def _as_dispatched(self) -> JobOutcome | None:
+        """What the Dispatcher knows of a job that nobody observes: it does not run yet, or has ended in a former session."""
+        for one in self._session.rest.get("/session")["jobs"]:
+            if one["id"] == self._job_id:
+                ended = one["status"]
+                return None if ended is None else JobOutcome(JobStatus(ended), 0)
+        raise RemoteError(
+            f"the session at {self._session.rest.address} does not know job {self._job_id}: it "
+            "has ended and was forgotten, or the session was started again without high "
+            "availability.",
+            _NOT_FOUND,
+        )
+
+
+class _End:
+    """The end of a job, found by asking: what `threading.Event` is for a job of this process."""
+
+    def __init__(self, look: Callable[[], JobOutcome | None]) -> None:
+        self._ask = look
+        self._silent_since_s: float | None = None
+        self._pause_s = _FIRST_PAUSE_S
+        self.outcome: JobOutcome | None = None
+
+    def is_set(self) -> bool:
+        return self.outcome is not None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Ask again and again. Raises RemoteError: nobody has answered for a long time, or the job is not known."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.outcome is None:
+            self.outcome = self._look()
+            left_s = self._pause_s if deadline is None else deadline - time.monotonic()
+            if self.outcome is not None or left_s <= 0:
+                break
+            time.sleep(min(self._pause_s, left_s))
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        return self.outcome is not None
+
+    def _look(self) -> JobOutcome | None:
+        try:
+            found = self._ask()
+        except RemoteError as error:
+            if error.status not in {_NOBODY, _STANDBY, _NO_TOKEN}:
+                raise
+            now_s = time.monotonic()
+            self._silent_since_s = self._silent_since_s or now_s
+            if now_s - self._silent_since_s >= _PATIENCE_S:
+                raise
+            return None
+        self._silent_since_s = None
+        return found
+
+
+def _poll(look: Callable[[], str | None], timeout_s: float | None) -> str | None:
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    pause_s = _FIRST_PAUSE_S
+    while (found := look()) is None:
+        left_s = pause_s if deadline is None else deadline - time.monotonic()
+        if left_s <= 0:
+            break
+        time.sleep(min(pause_s, left_s))
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    return found
+
+
+def _status_of(application_status: str) -> JobStatus:
+    known = {"SUCCEEDED": JobStatus.FINISHED, "UNKNOWN": JobStatus.SUSPENDED}
+    return known.get(application_status) or JobStatus(application_status)
+
+
+def statistics_from(told: Mapping[str, Any]) -> CheckpointStatistics:
+    """Return the statistics of what `/jobs/:jobid/checkpoints` tells."""
+    counts, latest = told["counts"], told["latest"]
+
+    def summary(entry: Mapping[str, Any] | None) -> CheckpointSummary | None:
+        return None if entry is None else _summary(entry)
+
+    ended = [one for one in reversed(told["history"]) if one["status"] != "IN_PROGRESS"]
+    return CheckpointStatistics(
+        in_progress=counts["in_progress"],
+        completed=counts["completed"],
+        failed=counts["failed"],
+        restored=counts["restored"],
+        latest_completed=summary(latest["completed"]),
+        latest_savepoint=summary(latest["savepoint"]),
+        latest_failed=summary(latest["failed"]),
+        history=tuple(map(_summary, ended)),
+    )
+
+
+def _summary(entry: Mapping[str, Any]) -> CheckpointSummary:
+    kind = CheckpointType.SAVEPOINT if entry["is_savepoint"] else CheckpointType.CHECKPOINT
+    return CheckpointSummary(
+        checkpoint_id=entry["id"],
+        checkpoint_type=kind,
+        triggered_at_ms=entry["trigger_timestamp"],
+        duration_ms=entry["end_to_end_duration"],
+        size_bytes=entry["state_size"],
+        alignment_ms=0.0,
+        sync_ms=0.0,
+        async_ms=0.0,
+        location=entry.get("external_path"),
+        failure=entry.get("failure_message"),
+        written_bytes=entry["checkpointed_size"],
+    )

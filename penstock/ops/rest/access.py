@@ -1,0 +1,135 @@
+"""Who may ask: which hosts and pages a request may come from, and when it has to show the driver's token.
+
+Any process of a machine reaches a loopback address, and so does any web page through its reader's browser. Source: Flink leaves this
+to its network; the checks are those that browsers make possible (Fetch Metadata, Origin), and the kernel's word about the other end.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.rest import RestOptions
+from penstock.ops.rest.answers import RestError
+
+_OWN_PAGES: Final = (None, "same-origin", "none")
+
+
+class TokenRule(StrEnum):
+    """Who must show the token with a request that changes something: `penstock.rest.token`."""
+
+    OTHERS = "others"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """`hosts`: the names by which this server may be called. `is_loopback`: only this machine reaches it."""
+
+    rule: TokenRule
+    token: str
+    hosts: frozenset[str]
+    is_loopback: bool = True
+
+    def check(
+        self,
+        headers: Mapping[str, str],
+        *,
+        changes: bool,
+        is_own_user: Callable[[], bool],
+        runs_code: bool = False,
+    ) -> None:
+        """Raises RestError: the request must not be answered. `is_own_user`: asks the kernel.
+
+        `runs_code`: what is sent is run as the driver's user, so that `never` counts as `others`.
+        """
+        self.check_place(headers)
+        if changes and headers.get("sec-fetch-site") not in _OWN_PAGES:
+            raise RestError(403, "Only pages of this server may change something here.")
+        is_free = self.rule is TokenRule.NEVER and not runs_code
+        needs = self._needs_token(changes=changes and not is_free, is_own_user=is_own_user)
+        if needs and not self._shows(headers):
+            raise RestError(
+                401,
+                "This request needs the driver's token: send the header `Authorization: Bearer "
+                "<token>`. "
+                "The user of the driver finds it with `penstock list --show-token`.",
+            )
+
+    def check_place(self, headers: Mapping[str, str]) -> None:
+        """Raises RestError: another server was meant, or a page of another one asks. Enough for what everybody may have."""
+        host = headers.get("host", "")
+        if name_of(host) not in self.hosts:
+            raise RestError(
+                403,
+                f"This server is not called {host!r}. Call it by one of "
+                f"{', '.join(sorted(self.hosts))}, or set rest.address.",
+            )
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            raise RestError(403, f"Pages of {origin!r} may not ask this server.")
+
+    def _needs_token(self, *, changes: bool, is_own_user: Callable[[], bool]) -> bool:
+        if not self.is_loopback:
+            return True
+        if not changes:
+            return False
+        return self.rule is TokenRule.ALWAYS or not is_own_user()
+
+    def _shows(self, headers: Mapping[str, str]) -> bool:
+        kind, _, shown = headers.get("authorization", "").partition(" ")
+        return kind.lower() == "bearer" and hmac.compare_digest(
+            shown.strip().encode(), self.token.encode()
+        )
+
+
+def name_of(host: str) -> str:
+    """Return the name in a Host header, without the port, in lower case. One that is not well-formed is nobody's name."""
+    if host.startswith("["):
+        name, _, rest = host.removeprefix("[").partition("]")
+        return name.lower() if not rest or rest.startswith(":") else host.lower()
+    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
+
+
+def access_of(
+    rule: str, token: str, bind_address: str, *names: str | None, is_encrypted: bool = False
+) -> Access:
+    """Return the rules for a server that listens at this address.
+
+    Raises ConfigurationError: the rule is unknown, or too weak for an address that other machines reach.
+    """
+    wanted = rule.lower()
+    if wanted not in set(TokenRule):
+        raise ConfigurationError(
+            f"option '{RestOptions.TOKEN.key}' is '{rule}', but it takes {', '.join(TokenRule)}. "
+            "Change the setting."
+        )
+    known = {"localhost", "127.0.0.1", "::1", bind_address.lower()}
+    known |= {name.lower() for name in names if name}
+    is_loopback = _is_loopback(bind_address)
+    if not is_loopback:
+        known.add(socket.gethostname().lower())
+        if wanted != TokenRule.ALWAYS or not is_encrypted:
+            raise ConfigurationError(
+                f"option '{RestOptions.BIND_ADDRESS.key}' is '{bind_address}', which other "
+                f"machines may reach. Then '{RestOptions.TOKEN.key}' must be 'always', and "
+                f"'{RestOptions.SSL.key}' must be true. Set both, or use localhost and an SSH "
+                "tunnel."
+            )
+    return Access(TokenRule(wanted), token, frozenset(known), is_loopback)
+
+
+def _is_loopback(address: str) -> bool:
+    if address.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,87 @@
+"""Which drivers of this user have a REST server on this machine: a file for each, with its address and token, that only the user reads.
+
+Source: none in Flink, whose clients are told an address; Jupyter keeps its running servers in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from penstock.engine.hosting.os.private_files import (
+    check_folder,
+    make_folder,
+    open_checked,
+    write_file,
+)
+from penstock.engine.model.errors import ConfigurationError
+from penstock.ops.rest.session_place import ROWS_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDriver:
+    """A driver with a REST server. `started_s`: epoch seconds. `program`: what its process runs. `rows_key`: see `remote.rows`."""
+
+    address: str
+    token: str
+    pid: int
+    started_s: float
+    program: str
+    rows_key: str = ""
+
+
+def folder() -> Path:
+    """Return the folder of the files: in XDG_RUNTIME_DIR, or where temporary files are, with the user's number in its name."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime:
+        return Path(runtime) / "penstock" / "drivers"
+    return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}" / "drivers"
+
+
+def enter(address: str, token: str, program: str) -> Path:
+    """Write the file of this process. Returns: its path. Raises: OSError, ConfigurationError: others could read or replace it."""
+    place = folder()
+    make_folder(str(place))
+    check_folder(str(place))
+    path = place / f"{os.getpid()}.json"
+    known = KnownDriver(address, token, os.getpid(), time.time(), program, ROWS_KEY.hex())
+    part = path.with_suffix(".part")  # Whoever looks meanwhile sees no file, or a whole one.
+    part.unlink(missing_ok=True)
+    write_file(part, json.dumps(asdict(known)).encode())
+    part.replace(path)
+    return path
+
+
+def drivers() -> list[KnownDriver]:
+    """Return the drivers of this user whose processes are alive, newest first. Files of others are removed."""
+    found = []
+    for path in folder().glob("*.json"):
+        known = _read(path)
+        if known is not None and _is_alive(known.pid):
+            found.append(known)
+        elif known is not None:
+            path.unlink(missing_ok=True)
+    return sorted(found, key=lambda one: one.started_s, reverse=True)
+
+
+def _read(path: Path) -> KnownDriver | None:
+    """None: the file is not this user's alone, is damaged, or is gone."""
+    try:
+        with os.fdopen(open_checked(str(path)), "rb") as file:
+            return KnownDriver(**json.loads(file.read()))
+    except (OSError, ValueError, TypeError, ConfigurationError):
+        return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

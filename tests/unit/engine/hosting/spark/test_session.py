@@ -1,0 +1,90 @@
+"""What the command line says of the Spark session that is started here, without one."""
+
+import sys
+
+import pytest
+from pyspark import SparkContext
+
+from penstock.engine.hosting.program import spark_host as session
+from penstock.engine.hosting.spark import session as spark_session
+from penstock.engine.model.config import Settings
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.cluster import SparkOptions
+from penstock.ops.cli import cli
+
+
+@pytest.mark.parametrize(
+    ("master", "is_on_loopback"),
+    [("local[4]", True), ("local-cluster[2,2,1024]", True), ("spark://there:7077", False), ("yarn", False)],
+)  # fmt: skip
+def test_on_a_cluster_spark_finds_the_drivers_address_itself(master, is_on_loopback):
+    conf = spark_session._defaults({}, master)
+    assert ("spark.driver.host" in conf) is is_on_loopback
+    assert ("spark.driver.bindAddress" in conf) is is_on_loopback
+
+
+def test_what_the_launcher_has_set_stays(monkeypatch):
+    monkeypatch.setattr(spark_session._Embedded, "log_file", None)
+    launched = {"spark.app.name": "mine", "spark.driver.host": "there", "spark.ui.enabled": "true"}
+    assert not spark_session._defaults(launched, "local[4]").keys() & launched.keys()
+    assert spark_session._defaults({"spark.app.name": "pyspark-shell"}, "yarn") == {
+        "spark.app.name": "penstock"
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "master", "python"),
+    [
+        ({}, "spark://there:7077", sys.executable),
+        ({"python.executable": "/opt/py/bin/python"}, "yarn", "/opt/py/bin/python"),
+        ({"python.executable": "python"}, "yarn", sys.executable),
+        ({"python.executable": "/opt/py/bin/python"}, "local[2]", sys.executable),
+    ],
+    ids=["not set", "on a cluster", "Flink's default", "local"],
+)
+def test_a_spark_that_is_started_here_runs_the_programs_interpreter(wanted, master, python):
+    assert spark_session._python_for(master, Settings(wanted)) == python
+
+
+@pytest.mark.parametrize(
+    ("remote", "master"), [("sc://there", "local[2]"), (None, "sc://there:15002")]
+)
+def test_a_connect_client_is_refused_with_the_way_out(monkeypatch, remote, master):
+    monkeypatch.setattr(spark_session, "ensure_java", lambda: None)
+    if remote is not None:
+        monkeypatch.setenv("SPARK_REMOTE", remote)
+    settings = Settings({"penstock.spark.master": master})
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    with pytest.raises(
+        ConfigurationError, match=r"Spark Connect client \(sc://there.*spark-submit"
+    ):
+        spark_session.session_for(settings, 2, {})
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """(master, Spark's settings) of each session that would have been started."""
+    found = []
+
+    def start(settings, cores, conf):
+        found.append((settings.get(SparkOptions.MASTER), dict(conf)))
+        raise ConfigurationError("no Spark in this test")
+
+    monkeypatch.setattr(session, "active_session", lambda: None)
+    monkeypatch.setattr(session, "launched_configuration", lambda _settings, conf: conf)
+    monkeypatch.setattr(session, "session_for", start)
+    return found
+
+
+def test_master_and_conf_are_for_the_session_that_is_started(started, capsys):
+    options = ["--master", "spark://there:7077", "--conf", "spark.cores.max=8", "--conf", "a=b=c"]
+    assert cli.main(["doctor", *options]) == 1
+    assert started == [("spark://there:7077", {"spark.cores.max": "8", "a": "b=c"})]
+    assert "no Spark in this test" in capsys.readouterr().err
+    assert cli.main(["doctor"]) == 1
+    assert started[1] == (None, {})
+
+
+def test_conf_takes_pairs(capsys):
+    assert cli.main(["doctor", "--conf", "spark.cores.max"]) == 1
+    assert "--conf takes KEY=VALUE, got 'spark.cores.max'" in capsys.readouterr().err

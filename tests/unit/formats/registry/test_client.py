@@ -1,0 +1,159 @@
+"""RegistryClient: what it asks, and what it says when a registry answers with one of the errors that Confluent documents."""
+
+import pytest
+
+from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
+from penstock.formats.registry.client import (
+    RegisteredSchema,
+    RegistryClient,
+    Remembered,
+    SchemaReference,
+)
+from penstock.formats.registry.settings import SchemaRegistry
+from tests.tools.schema_registry import (
+    INCOMPATIBLE,
+    INVALID,
+    STORE_ERROR,
+    TYPE,
+    UNAUTHORIZED,
+    schema_registry,
+)
+from tests.tools.tls_cases import made_in
+
+TEXT = '"string"'
+SCHEMA = RegisteredSchema(TEXT)
+
+
+def client(registry, **configs):
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    return RegistryClient(SchemaRegistry(registry.url, named))
+
+
+def test_a_schema_is_registered_with_the_documented_request(registry):
+    assert client(registry).id_under("orders-value", SCHEMA) == 1
+    (asked,) = registry.asked
+    assert (asked.method, asked.path) == ("POST", "/subjects/orders-value/versions")
+    assert (asked.query, asked.body) == ({}, {"schema": TEXT})
+    assert (asked.headers["Content-Type"], asked.headers["Accept"]) == (TYPE, TYPE)
+    assert "Authorization" not in asked.headers
+
+
+def test_other_kinds_and_references_are_in_the_body(registry):
+    schema = RegisteredSchema("{}", "JSON", (SchemaReference("a.json", "a", 2),))
+    client(registry, normalize_schemas=True).id_under("eu/orders value", schema)
+    (asked,) = registry.asked
+    assert asked.path == "/subjects/eu%2Forders%20value/versions"
+    assert asked.query == {"normalize": "true"}
+    assert asked.body == {
+        "schema": "{}",
+        "schemaType": "JSON",
+        "references": [{"name": "a.json", "subject": "a", "version": 2}],
+    }
+
+
+def test_without_auto_register_a_schema_is_only_looked_up(registry):
+    registry.add("s", TEXT, schema_id=7)
+    asks = client(registry, auto_register_schemas=False)
+    assert asks.id_under("s", SCHEMA) == 7
+    for subject, code in (("s", 40403), ("other", 40401)):
+        with pytest.raises(RefusedForGood, match=f"'{subject}'.*404, error {code}.*auto.register"):
+            asks.id_under(subject, RegisteredSchema('"int"'))
+    assert set(registry.paths()) == {"POST /subjects/s", "POST /subjects/other"}
+
+
+def test_a_schema_comes_with_its_kind_and_references(registry):
+    asks = client(registry)
+    registry.add("base", TEXT)
+    refers = [{"name": "base.json", "subject": "base", "version": 1}]
+    number = registry.add("s", "{}", "JSON", refers)
+    found = asks.with_id(number)
+    reference = SchemaReference("base.json", "base", 1)
+    assert found == RegisteredSchema("{}", "JSON", (reference,))
+    assert asks.referred(reference) == SCHEMA
+    assert asks.version_under("s", found) == 1
+    with pytest.raises(ValueError, match="of the kind JSON, expected AVRO"):
+        found.check_kind("AVRO")
+
+
+@pytest.mark.parametrize(
+    ("configs", "header"),
+    [
+        ({"basic_auth_user_info": "job:geheim"}, "Basic am9iOmdlaGVpbQ=="),
+        ({"bearer_auth_token": "geheim"}, "Bearer geheim"),
+    ],
+)
+def test_credentials_are_sent_and_not_shown(registry, configs, header):
+    asks = client(registry, **configs)
+    asks.id_under("s", SCHEMA)
+    assert registry.asked[0].headers["Authorization"] == header
+    registry.faults.append(UNAUTHORIZED)
+    with pytest.raises(RefusedForGood, match="'s', with status 401.*Correct the cred") as told:
+        asks.id_under("s", SCHEMA)
+    assert "geheim" not in str(told.value)
+    assert f"POST {registry.url}/subjects/s/versions" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (INCOMPATIBLE, "'s', with status 409: 'Schema being.*not compatible with those that the"),
+        (INVALID, "'s', with status 422, error 42201: 'Invalid schema'. Correct the schema"),
+        ((404, b"<html>"), "with status 404: '<html>'. Correct the URL"),
+        ((200, b"<html>"), "does not answer as a schema registry.*html"),
+        ((200, {"id": "one"}), "does not answer as a schema registry.*one"),
+        ((302, b""), "with status 302"),
+    ],
+)
+def test_what_another_try_cannot_change_is_told_at_once(registry, fault, text):
+    registry.faults.append(fault)
+    with pytest.raises(RefusedForGood, match=text):
+        client(registry).id_under("s", SCHEMA)
+    assert len(registry.asked) == 1
+
+
+@pytest.mark.parametrize("fault", [(429, {}), STORE_ERROR, (503, b"")])
+def test_what_may_pass_is_tried_again(registry, fault):
+    registry.faults.append(fault)
+    assert client(registry).id_under("s", SCHEMA) == 1
+    assert len(registry.asked) == 2
+    registry.faults.append(fault)
+    with pytest.raises(ExternalError, match="max.retries and http.read.timeout.ms") as told:
+        client(registry, max_retries=0).id_under("s", SCHEMA)
+    assert not isinstance(told.value, RefusedForGood)
+
+
+def test_an_id_that_is_not_there_is_the_messages_error(registry):
+    with pytest.raises(ValueError, match=f"GET {registry.url}/schemas/ids/5.*the id 5.*40403"):
+        client(registry).with_id(5)
+
+
+def test_a_registry_that_is_not_there_is_not_the_messages_error(registry):
+    asks = RegistryClient(SchemaRegistry("http://127.0.0.1:1", {"max.retries": 0}))
+    with pytest.raises(ExternalError, match="the id 5: GET http://127.0.0.1:1/schemas/ids/5"):
+        asks.with_id(5)
+
+
+def test_tls_with_the_clients_certificate(tmp_path):
+    tls = made_in(tmp_path)
+    ca, (certificate, key) = {"ssl_ca_location": tls.ca}, tls.client
+    own = {"ssl_certificate_location": certificate, "ssl_key_location": key}
+    with schema_registry(tls.server, tls.ca) as registry:
+        assert client(registry, **ca, **own).id_under("s", SCHEMA) == 1
+        with pytest.raises(ExternalError):  # it may close before its words are read
+            client(registry, max_retries=0, **ca).id_under("s", SCHEMA)
+        with pytest.raises(RefusedForGood, match="not trusted.*with ssl.ca.location"):
+            client(registry).id_under("s", SCHEMA)
+        with pytest.raises(ConfigurationError, match="the files of ssl.*cannot be used here"):
+            client(registry, ssl_ca_location="/no/such.pem").id_under("s", SCHEMA)
+
+
+def test_what_was_asked_for_longest_ago_is_forgotten():
+    found = []
+
+    def find(key):
+        found.append(key)
+        return key * 2
+
+    known = Remembered(2)
+    assert [known.get(key, find) for key in (1, 2, 1, 3, 1, 2)] == [2, 4, 2, 6, 2, 4]
+    assert found == [1, 2, 3, 2]

@@ -1,0 +1,57 @@
+"""The graph as the autoscaler sees it. Source: docs/spec/autoscaler.md#evaluation, #where-penstock-differs."""
+
+import pytest
+
+from penstock.engine.model.errors import GraphError
+from penstock.engine.model.ids import VertexId
+from penstock.ops.autoscaler.rules.samples import ScaledEdge, ScaledVertex, Topology
+
+
+def graph(names, *edges, groups=None):
+    vertices = [
+        ScaledVertex(VertexId(name), name, 128, (groups or {}).get(name, "default"))
+        for name in names
+    ]
+    return Topology(vertices, [ScaledEdge(*map(VertexId, edge)) for edge in edges])
+
+
+def test_vertices_stand_in_topological_order():
+    assert list(graph("dcba", "ab", "bc", "ad", "dc").vertices) == ["a", "b", "d", "c"]
+
+
+def test_two_edges_between_the_same_vertices_are_one_input():
+    topology = graph("ab", "ab", "ab")
+    assert (topology.inputs("b"), topology.outputs("a")) == (["a"], ["b"])
+
+
+def test_a_source_has_no_input():
+    topology = graph("abc", "ab")
+    assert [topology.is_source(one) for one in "abc"] == [True, False, True]
+
+
+def test_a_hash_edge_makes_its_target_keyed():
+    vertices = [ScaledVertex(VertexId(name), name, 128) for name in "abc"]
+    a, b, c = (VertexId(name) for name in "abc")
+    topology = Topology(vertices, [ScaledEdge(a, b, True), ScaledEdge(b, c)])
+    assert [topology.is_keyed(one) for one in "abc"] == [False, True, False]
+
+
+def test_slots_are_the_largest_parallelism_of_each_group():
+    topology = graph("abc", "ab", "bc", groups={"c": "own"})
+    assert topology.slots({"a": 2, "b": 5, "c": 3}) == 8
+
+
+def test_a_slow_vertex_slows_down_what_shares_its_input():
+    topology = graph("sxtou", "sx", "st", "ot", "ou")
+    assert topology.sharing_flow_with("x") == {"s", "t"}
+    assert topology.sharing_flow_with("t") == {"s", "x", "o", "u"}
+
+
+def test_an_edge_of_an_unknown_vertex_is_refused():
+    with pytest.raises(GraphError, match="x, which is none of the job's: a, b"):
+        graph("ab", "ax")
+
+
+def test_a_circle_is_refused():
+    with pytest.raises(GraphError, match="circle of or before b, c"):
+        graph("abc", "ab", "bc", "cb")

@@ -1,0 +1,88 @@
+"""What the console says of checkpoints, of restarts, and of what functions log."""
+
+import pytest
+
+from penstock.engine.hosting.observer import JobEnded
+from penstock.engine.model.checkpoints import CheckpointMetrics, CheckpointType
+from penstock.engine.model.config import Settings
+from penstock.engine.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId
+from penstock.engine.model.messages import (
+    CheckpointEnded,
+    CheckpointFailureReason,
+    LogEvent,
+    LogEvents,
+    ResetSubtasks,
+)
+from penstock.engine.model.states import JobStatus
+from penstock.ops.console.console import Console
+
+
+@pytest.fixture
+def said(capfd):
+    """What a console says that `act` is given."""
+
+    def run(act):
+        console = Console(Settings({"penstock.console.progress": "false"}))
+        act(console)
+        console.observe(JobEnded(JobStatus.FINISHED, None))
+        return capfd.readouterr().err
+
+    return run
+
+
+def ended(kind=CheckpointType.CHECKPOINT, location=None, reason=None, text=""):
+    return CheckpointEnded(7, kind, 0, 0, CheckpointMetrics(), location, reason, text)
+
+
+def test_a_checkpoint_that_failed_is_told_with_its_cause(said):
+    failed = ended(reason=CheckpointFailureReason.CHECKPOINT_EXPIRED, text="not acknowledged")
+    assert said(lambda console: console.observe(failed)) == (
+        "penstock: checkpoint 7 failed (CHECKPOINT_EXPIRED): not acknowledged\n"
+    )
+    failed = ended(
+        CheckpointType.SAVEPOINT, None, CheckpointFailureReason.IO_EXCEPTION, "disk full"
+    )
+    assert "savepoint 7 failed" in said(lambda console: console.observe(failed))
+
+
+@pytest.mark.parametrize(
+    "one",
+    [ended(location="there"), ended(reason=CheckpointFailureReason.COORDINATOR_SUSPEND)],
+    ids=["complete", "a restart made it pointless"],
+)
+def test_others_are_not(said, one):
+    assert said(lambda console: console.observe(one)) == ""
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_id", "what"),
+    [(7, "restarted subtasks: 1, from checkpoint 7;"), (None, "from the start of their sources")],
+)
+def test_a_restart_says_what_it_begins_with(said, checkpoint_id, what):
+    reset = ResetSubtasks((ExecutionVertexId(VertexId("v"), 0),), False, checkpoint_id)
+    assert what in said(lambda console: console.observe(reset))
+
+
+def event(subtask, text):
+    attempt_id = AttemptId(ExecutionVertexId(VertexId("v"), subtask), 0)
+    return LogEvent(0, 30, "WARNING", "app", attempt_id, "Map", text, "no price for %s")
+
+
+def test_warnings_of_functions_are_shown_once_and_their_repeats_in_one_line(said):
+    """Those of all TaskManagers together."""
+
+    def warn(console):
+        for number in range(42):
+            told = LogEvents(ResourceId(f"tm-{number % 2}"), (event(number % 3, f"no {number}"),))
+            console.observe(told)
+
+    first, rest = said(warn).splitlines()
+    assert first.endswith(" WARNING app [Map 1]: no 0")
+    assert rest.endswith(" WARNING app [Map 1, 2, 3]: no 41 ... 41 more times")
+
+
+def test_what_a_taskmanager_has_left_out_is_told_with_where_it_is(said):
+    told = LogEvents(ResourceId("tm-1"), (), 1234)
+    assert said(lambda console: console.observe(told)) == (
+        "penstock: 1,234 further warnings and errors are in the TaskManagers' logs\n"
+    )

@@ -1,0 +1,99 @@
+"""A job as a notebook shows it."""
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from penstock.ops.console.job_picture import picture_of
+from penstock.ops.console.progress import Rates
+from tests.tools.observation.job_records import SINK, SOURCE, ToldJob, attempt
+
+WATERMARK = 500_000
+
+
+@pytest.fixture
+def told():
+    """A job of two vertices that has run for 10 s."""
+    made = ToldJob().status("RUNNING").runs()
+    made.triggers(1).acknowledges(1, attempt(SOURCE), 40, written_bytes=5).ends(1)
+    made.has(attempt(SOURCE, 0), records_out=12_000, backpressured_ms_per_s=450.0)
+    made.has(attempt(SOURCE, 1), records_out=8_000, watermark_ms=WATERMARK)
+    made.has(attempt(SINK, 0), records_in=20_000, busy_ms_per_s=960.0, watermark_ms=WATERMARK)
+    made.has(attempt(SINK, 1), watermark_ms=WATERMARK)
+    made.now_it_is(9_960)
+    return made
+
+
+def picture(told, *sentences, rates=None):
+    return picture_of(told.now_it_is(), sentences, rates or Rates(5.0))
+
+
+def parsed(page):
+    return ET.fromstring(re.sub("<style>.*?</style>", "", page, flags=re.DOTALL))
+
+
+def cells(page):
+    return [["".join(one.itertext()) for one in row] for row in parsed(page).iter("tr")]
+
+
+def test_the_table_has_the_figures_of_the_consoles_table(told):
+    assert cells(picture(told).html()) == [
+        ["vertex", "subtasks", "in/s", "out/s", "busy", "back-pressured", "watermark lag"],
+        ["Source: Numbers -> Map", "2 RUNNING", "0", "2,000", "0%", "45%", "-"],
+        ["Reduce -> Sink: <out>", "2 RUNNING", "2,000", "0", "96%", "0%", "8 min"],
+    ]
+
+
+def test_what_stands_out_is_marked(told):
+    marked = [
+        (one.get("class"), one.text)
+        for one in parsed(picture(told).html()).iter("td")
+        if one.get("class")
+    ]
+    assert marked == [("red", "45%"), ("yellow", "96%")]
+
+
+def test_state_rate_checkpoint_and_verdict_stand_above_it(told):
+    told.triggers(2)
+    texts = ["".join(one.itertext()) for one in parsed(picture(told, "It is <slow>.").html())]
+    assert "10 s, RUNNING, 4,000 records/s, checkpoint 1 took 40 ms (0 B) 10.0 s ago" in texts[0]
+    assert "checkpoint under way" in texts[0]
+    assert texts[1] == "It is <slow>."
+
+
+def test_names_of_users_are_escaped():
+    job = ToldJob().runs().now_it_is()
+    job = replace(job, facts=replace(job.facts, name="<script>x</script>"))
+    page = picture_of(job, ["'<b>' limits the job"], Rates(5.0)).html()
+    assert "<script" not in page
+    assert "<b>'" not in page
+    assert "&lt;script&gt;x&lt;/script&gt;" in page
+    assert "Sink: &lt;out&gt;" in page
+
+
+def test_it_is_a_text_too(told):
+    first, second = picture(told, "All is well.").text().splitlines()
+    assert first.startswith("job 'job': 10 s, RUNNING, 4,000 records/s")
+    assert second == "All is well."
+
+
+def test_rates_are_of_the_time_since_the_last_pictures(told):
+    rates = Rates(3.0)
+    picture(told, rates=rates)
+    told.has(attempt(SINK, 0), records_in=20_400).now_it_is(4_000)
+    assert cells(picture(told, rates=rates).html())[2][2] == "100"
+
+
+def test_a_job_that_has_ended_shows_its_averages(told):
+    for vertex_id in (SOURCE, SINK):
+        for subtask in (0, 1):
+            told.moves(attempt(vertex_id, subtask), "FINISHED")
+    told.status("FINISHED").now_it_is(990_000)
+    source, sink = cells(picture(told).html())[1:]
+    assert (source[1:5], sink[1:5]) == (
+        ["2 FINISHED", "0", "2,000", "0%"],
+        ["2 FINISHED", "2,000", "0", "0%"],
+    )
+    assert ", FINISHED, 4,000 records/s" in picture(told).html()

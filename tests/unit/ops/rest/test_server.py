@@ -1,0 +1,163 @@
+"""Which port the server takes, and what it refuses."""
+
+import datetime as dt
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from penstock.engine.model.config import Settings
+from penstock.engine.model.errors import ConfigurationError
+from penstock.ops.remote.client import RemoteError, RestClient
+from penstock.ops.rest import server, serving
+from penstock.ops.rest.server import PortsTaken, RestServer, ports_of
+from penstock.ops.rest.serving import server_of
+from tests.tools.waiting import wait_until
+
+
+@pytest.mark.parametrize(
+    ("given", "ports"),
+    [
+        ({}, list(range(8081, 8182))),
+        ({"rest.port": "0"}, [0]),
+        ({"rest.port": "9000"}, [9000]),
+        ({"rest.bind-port": "50-52,99"}, [50, 51, 52, 99]),
+        ({"rest.port": "9000", "rest.bind-port": "50"}, [50]),
+    ],
+)
+def test_the_ports_that_are_tried(given, ports):
+    assert ports_of(Settings(given)) == ports
+
+
+@pytest.mark.parametrize("text", ["", "x", "5-", "70000", "9-5"])
+def test_a_range_that_is_none_is_refused(text):
+    with pytest.raises(ConfigurationError, match="rest.bind-port"):
+        ports_of(Settings({"rest.bind-port": text}))
+
+
+def test_a_taken_port_is_passed_over():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        socket.create_server(("127.0.0.1", 0)) as free,
+    ):
+        first, second = taken.getsockname()[1], free.getsockname()[1]
+        free.close()
+        rest = RestServer(Settings({"rest.bind-port": f"{first},{second}"}))
+        rest._socket.close()
+        assert rest.address == f"http://localhost:{second}"
+
+
+def test_without_a_free_port_the_job_runs_without_a_server(caplog, monkeypatch):
+    monkeypatch.setattr(server._CURRENT, "server", None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        wanted = Settings({"rest.bind-port": str(taken.getsockname()[1])})
+        with pytest.raises(PortsTaken, match="Set rest.bind-port"):
+            RestServer(wanted)
+        assert server.address_of_server(wanted) is None
+    assert "rest NOT STARTED" in caplog.text
+
+
+@pytest.mark.parametrize("address", ["nowhere.invalid", "203.0.113.7"])
+def test_an_address_of_another_machine_is_refused(address, keystore):
+    wanted = {
+        "rest.bind-address": address,
+        "penstock.rest.token": "always",
+        "security.ssl.rest.enabled": "true",
+        "security.ssl.rest.keystore": str(keystore),
+    }
+    with pytest.raises(ConfigurationError, match="rest.bind-address"):
+        RestServer(Settings(wanted))
+
+
+@pytest.fixture
+def keystore(tmp_path):
+    """A key and a certificate for localhost that it has signed itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509
+        .CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    path = tmp_path / "rest.pem"
+    path.write_bytes(key.private_bytes(pem, *form) + certificate.public_bytes(pem))
+    return path
+
+
+def test_https_is_served_with_the_key_of_the_settings(keystore, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    rest = RestServer(
+        Settings({
+            "rest.bind-port": "0",
+            "security.ssl.rest.enabled": "true",
+            "security.ssl.rest.keystore": str(keystore),
+        })
+    )
+    rest.start()
+    try:
+        assert rest.address.startswith("https://localhost:")
+        told = RestClient(rest.address, certificates=str(keystore)).get("/config")
+        assert told["flink-version"] == "2.3.0"
+        with pytest.raises(RemoteError, match="CERTIFICATE_VERIFY_FAILED"):
+            RestClient(rest.address).get("/config")
+    finally:
+        rest.stop()
+
+
+@pytest.mark.parametrize("content", [None, "no key"])
+def test_https_without_a_key_is_refused(content, tmp_path):
+    wanted = {"security.ssl.rest.enabled": "true", "rest.bind-port": "0"}
+    if content is not None:
+        path = tmp_path / "rest.pem"
+        path.write_text(content)
+        wanted["security.ssl.rest.keystore"] = str(path)
+    with pytest.raises(ConfigurationError, match="security.ssl.rest.keystore"):
+        RestServer(Settings(wanted))
+
+
+def test_a_server_that_is_stopped_before_it_has_begun_ends(monkeypatch):
+    begins, goes_on = threading.Event(), threading.Event()
+
+    def late(*given):
+        begins.set()
+        goes_on.wait()
+        return server_of(*given)
+
+    monkeypatch.setattr(serving, "server_of", late)
+    made = RestServer(Settings({"rest.port": "0"}))
+    made.start()
+    begins.wait()
+    stopper = threading.Thread(target=made.stop)
+    stopper.start()
+    wait_until(lambda: made._is_stopped, "nobody stops it")
+    goes_on.set()
+    stopper.join()
+    assert not made._thread.is_alive()
+
+
+def test_a_program_that_starts_no_server_loads_none_of_its_parts():
+    """They take some tenths of a second to import, so only the server's own thread does."""
+    program = (
+        "import sys, penstock.datastream, penstock.ops.rest.server\n"
+        "print(sorted({'uvicorn', 'starlette', 'anyio'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
