@@ -310,6 +310,10 @@ def most_bytes_of(link: NatsLink) -> int:
 async def _closed(client: Any, timeout_s: float = 1.0) -> None:
     with contextlib.suppress(Exception):  # it may be broken
         await asyncio.wait_for(client.close(), timeout_s)
+    # A library that ran out of time has not closed its socket. Below TLS, which would wait for the server's goodbye.
+    writer = getattr(client._transport, "_bare_io_writer", None)
+    if writer is not None:
+        writer.transport.abort()
 
 
 async def _cancel_all() -> None:

@@ -1,5 +1,8 @@
 """A connection to a server that has stopped: what is said of it."""
 
+import asyncio
+
+import psutil
 import pytest
 
 from penstock.connectors.nats import client
@@ -21,6 +24,25 @@ def test_a_server_that_does_not_answer_is_named_with_the_time_and_the_next_step(
             link.close()
 
 
+def test_a_library_that_has_no_time_to_close_leaves_no_socket(monkeypatch):
+    monkeypatch.setattr(client, "CONNECT_TIMEOUT_S", 0.1)
+    real = asyncio.wait_for
+
+    async def no_time_to_close(awaited, timeout):
+        is_close = getattr(awaited, "__qualname__", "") == "Client.close"
+        return await real(awaited, 0 if is_close else timeout)
+
+    monkeypatch.setattr(client.asyncio, "wait_for", no_time_to_close)
+    with silent_server() as port:
+        link = NatsLink(NatsAddress((f"nats://127.0.0.1:{port}",)), "here", retries=0)
+        with pytest.raises(ExternalError, match="does not answer"):
+            most_bytes_of(link)
+        link.close()
+        left = [one for one in psutil.Process().net_connections() if one.raddr]
+        assert port not in {one.raddr.port for one in left}
+
+
+@pytest.mark.server
 def test_no_try_follows_when_the_time_for_an_answer_is_over(monkeypatch):
     monkeypatch.setattr(client, "CALL_TIMEOUT_S", 0.0)
     tries = []
