@@ -34,21 +34,22 @@ q5: $(INSTALLED) java
 # busy (three take as long): each file in one worker, so that its tests share a Spark, and in the files' order, for the longest is the
 # first. (With this pytest xdist's loadgroup does not see groups: it spreads single tests, and Spark starts anew all the time.)
 # 5: nothing was selected.
+SERVERS := postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores kafka
 WITH_SPARK := tests/chaos tests/dashboard tests/docs tests/spark
-test: $(STAMP) java $(JVM_CLASSES) postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores chromium
+test: $(STAMP) java $(JVM_CLASSES) chromium
 	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign and not server" -n 4 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(WITH_SPARK) -m "(spark or browser) and not long and not foreign and not server" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 
-# With real brokers or databases: each file has its own.
-test-servers: $(STAMP) java kafka
-	$(PY) -m pytest -m "server and not long" -n 2 --dist loadfile $(ARGS) || [ $$? = 5 ]
+# With real brokers or databases: a file's tests share one.
+test-servers: $(STAMP) java $(JVM_CLASSES) $(SERVERS)
+	$(IN_MEMORY) $(PY) -m pytest -m "server and not long" -n 3 --dist loadfile --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 
 # Random row functions against the interpreter, PENSTOCK_FUNCTIONS of each kind (100000).
 fuzz:
 	$(PY) -m pytest tests/unit/engine/runtime/row_functions -m long -n 2 -rP -o faulthandler_timeout=14400 $(ARGS)
 
 # What is too long for every run besides: more tests, and more examples of each law.
-test-all: test
+test-all: test test-servers
 	$(PY) -m pytest -m "long and not foreign" $(ARGS) || [ $$? = 5 ]
 	PENSTOCK_EXAMPLES=500 $(IN_MEMORY) $(PY) -m pytest tests/property -m "not long" -n 2 --dist worksteal $(ARGS)
 

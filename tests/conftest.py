@@ -10,12 +10,20 @@ import pytest
 from hypothesis import settings
 
 from penstock.engine.model.errors import CancelSignal
+from tests.tools import small_servers
 from tests.tools.programs.checkpoint_programs import Stage
 
 pytest_plugins = ["tests.spark.sessions", "tests.tools.object_store"]
 
 EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "25"))
 """Of each law that does not say so itself. New ones in every run."""
+
+SERVERS = {
+    "apache_kafka", "binlog_mariadb", "logical_postgres", "mariadb_url", "other_server",
+    "own_mariadb", "own_postgres", "postgres_url", "rabbitmq", "shared_mosquitto", "shared_nats",
+    "shared_redis", "zookeeper",
+}  # fmt: skip
+"""Fixtures that start a real server. A test that asks for one has the mark `server`."""
 
 settings.register_profile("penstock", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("penstock")
@@ -55,6 +63,25 @@ def _give_it_a_folder_of_its_own():
 def pytest_unconfigure(config):
     if hasattr(config, "workerinput"):
         shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Before `-m` chooses."""
+    for item in items:
+        if not SERVERS.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("server")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    small_servers.Guard.forbids = item.get_closest_marker("server") is None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown():
+    """Some end their servers with programs of those."""
+    small_servers.Guard.forbids = False
 
 
 @pytest.fixture

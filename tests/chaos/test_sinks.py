@@ -32,7 +32,7 @@ from tests.tools.small_servers import nats_server, redis_server
 from tests.tools.terminal import ROOT
 from tests.tools.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long, pytest.mark.server]
 PATIENCE_S = 120
 MORE_CHECKPOINTS = 5
 PROGRAM = "tests.tools.programs.killed_sink"

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from tests.tools.small_servers import program
 from tests.tools.waiting import wait_until
 
 PLACES = (
+    os.environ.get("PATH", ""),
     "/usr/sbin",
     "/usr/libexec",
     "/opt/homebrew/opt/mariadb/bin",
@@ -25,19 +27,8 @@ SETTINGS = (
 )  # fmt: skip
 
 
-class MariaDbMissing(AssertionError):
-    """There is no MariaDB to test with. A failure, for a test that quietly does not run proves nothing."""
-
-
 def binary(name: str) -> str:
-    found = shutil.which(name) or shutil.which(name, path=os.pathsep.join(PLACES))
-    if found is None:
-        raise MariaDbMissing(
-            f"MariaDB's {name} is neither on PATH nor in {', '.join(PLACES)}. Run `make mariadb`, "
-            "or install it: "
-            "`apt-get install mariadb-server` on Debian."
-        )
-    return found
+    return program(name, target="mariadb", places=PLACES)
 
 
 class MariaDbServer:

@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import hmac
-import shutil
 import socket
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from urllib.parse import urlencode
 
+from tests.tools.small_servers import free_port, program
 from tests.tools.waiting import wait_until
 
 START_S = 60.0
@@ -19,22 +19,6 @@ ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = (  # Everybody knows it: Azurite has no other.
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
-
-
-class ObjectServerMissing(AssertionError):
-    """A server to test with is missing. A failure, for a test that quietly does not run proves nothing."""
-
-
-def _binary(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise ObjectServerMissing(f"{name} is not on PATH. Run `make object-stores`.")
-    return found
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -58,10 +42,10 @@ def _answers(port: int) -> bool:
 @contextlib.contextmanager
 def s3rver(bucket: str) -> Generator[str]:
     """`host:port` of a server with an empty bucket. Key and secret are S3RVER. It neither lists nor drops uploads."""
-    port = _free_port()
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="penstock-s3rver-") as folder:
         command = [
-            _binary("s3rver"), "--directory", f"{folder}/data", "--address", "127.0.0.1",
+            program("s3rver", target="object-stores"), "--directory", f"{folder}/data", "--address", "127.0.0.1",
             "--port", str(port), "--silent", "--no-vhost-buckets", "--configure-bucket", bucket,
         ]  # fmt: skip
         with _running(port, command, f"{folder}/server"):
@@ -71,10 +55,10 @@ def s3rver(bucket: str) -> Generator[str]:
 @contextlib.contextmanager
 def azurite() -> Generator[Callable[[str], str]]:
     """What makes addresses of paths, `container/path`, for Arrow: with a signature that may do everything."""
-    port = _free_port()
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="penstock-azurite-") as folder:
         command = [
-            _binary("azurite-blob"), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent",
+            program("azurite-blob", target="object-stores"), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent",
             "--location", f"{folder}/data", "--skipApiVersionCheck", "--disableTelemetry",
             # It closes a connection that Arrow is about to use, else, after five seconds without a request.
             "--blobKeepAliveTimeout", "3600",
@@ -87,10 +71,10 @@ def azurite() -> Generator[Callable[[str], str]]:
 @contextlib.contextmanager
 def google(bucket: str) -> Generator[Callable[[str], str]]:
     """What makes addresses of paths, `bucket/path`, for Arrow. The server has an empty bucket, in memory, and asks for no credentials."""
-    port = _free_port()
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="penstock-gcs-") as folder:
         command = [
-            str(Path(sys.executable).with_name("gcp-storage-emulator")), "start",
+            program("gcp-storage-emulator", target="object-stores", places=(str(Path(sys.executable).parent),)), "start",
             "--host=127.0.0.1", f"--port={port}", "--in-memory", f"--default-bucket={bucket}",
         ]  # fmt: skip
         with _running(port, command, f"{folder}/server"):

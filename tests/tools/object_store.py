@@ -117,7 +117,7 @@ def other_server():
         yield host
 
 
-@pytest.fixture(params=["moto", "s3rver"])
+@pytest.fixture(params=["moto", pytest.param("s3rver", marks=pytest.mark.server)])
 def each_store(request):
     """A bucket of each implementation."""
     if request.param == "moto":

@@ -11,6 +11,8 @@ from collections.abc import Callable, Generator
 
 import psutil
 
+from tests.tools.small_servers import ServerMissing, program
+
 PLACES = (
     "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin",
     "/usr/local/opt/postgresql*/bin", "/usr/libexec/postgresql*",
@@ -19,20 +21,9 @@ PLACES = (
 SETTINGS = "listen_addresses='' fsync=off synchronous_commit=off full_page_writes=off"
 
 
-class PostgresMissing(AssertionError):
-    """There is no PostgreSQL to test with. A failure, for a test that quietly does not run proves nothing."""
-
-
 def binary(name: str) -> str:
-    found = shutil.which(name)
-    places = [path for place in PLACES for path in sorted(glob.glob(place), reverse=True)]
-    found = found or shutil.which(name, path=os.pathsep.join(places))
-    if found is None:
-        raise PostgresMissing(
-            f"PostgreSQL's {name} is neither on PATH nor in {', '.join(PLACES)}. Run `make postgres`, or install it: "
-            "`apt-get install postgresql` on Debian."
-        )
-    return found
+    found = [path for place in PLACES for path in sorted(glob.glob(place), reverse=True)]
+    return program(name, target="postgres", places=(os.environ.get("PATH", ""), *found))
 
 
 def _as_user() -> dict:
@@ -43,7 +34,7 @@ def _as_user() -> dict:
         with contextlib.suppress(KeyError):
             user = pwd.getpwnam(name)
             return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-    raise PostgresMissing("running as root, and there is neither a user postgres nor nobody")
+    raise ServerMissing("running as root, and there is neither a user postgres nor nobody")
 
 
 def _run(*command: str) -> None:

@@ -1,4 +1,5 @@
-"""Servers that are one program: Redis, Mosquitto, NATS. In a temporary directory, on a loopback port, ended with the tests."""
+"""Real servers for tests, and those that are one program: Redis, Mosquitto, NATS. In a temporary directory, on a loopback port, ended with
+the tests."""
 
 import contextlib
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from tests.tools.waiting import wait_until
 
-PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
+PLACES = (os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin")
 START_S = 120
 """RabbitMQ takes ten seconds of CPU, and shares two cores with other tests."""
 
@@ -20,12 +21,27 @@ class ServerMissing(AssertionError):
     """There is no such server to test with. A failure, for a test that quietly does not run proves nothing."""
 
 
-def program(*names: str, target: str) -> str:
+class Guard:
+    """Holds real servers to the tests of `make test-servers`. `forbids`: set by pytest, for each test."""
+
+    forbids = False
+
+
+def only_with_the_mark() -> None:
+    """Raises AssertionError: the test starts a real server, and has no mark."""
+    assert not Guard.forbids, (
+        "This test starts a real server. Mark it with pytest.mark.server, or name its fixture in "
+        "tests/conftest.py: it belongs to `make test-servers`."
+    )
+
+
+def program(*names: str, target: str, places: tuple[str, ...] = PLACES) -> str:
     """The path of the first that is there. `target`: of make, which installs it."""
+    only_with_the_mark()
     for name in names:
-        if found := shutil.which(name, path=PLACES):
+        if found := shutil.which(name, path=os.pathsep.join(places)):
             return found
-    raise ServerMissing(f"{' or '.join(names)} is not in {PLACES}. Run `make {target}`.")
+    raise ServerMissing(f"{' or '.join(names)} is not in {places}. Run `make {target}`.")
 
 
 def free_port() -> int:

@@ -8,29 +8,22 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
+from tests.tools.small_servers import ServerMissing, free_port, only_with_the_mark
 from tests.tools.waiting import wait_until
 
 DEBIAN = "/usr/share/java/zookeeper.jar"
 START_S = 30.0
 
 
-class ZookeeperMissing(AssertionError):
-    """There is no ZooKeeper to test with. A failure, for a test that quietly does not run proves nothing."""
-
-
 def _classpath() -> str:
+    only_with_the_mark()
     found = os.environ.get("ZOOKEEPER_CLASSPATH") or (DEBIAN if Path(DEBIAN).exists() else None)
     if found is None:
-        raise ZookeeperMissing(
+        raise ServerMissing(
             f"{DEBIAN} is not there and ZOOKEEPER_CLASSPATH is not set. Run `make zookeeper`, or install it: "
             "`apt-get install libzookeeper-java` on Debian."
         )
     return found
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 class ZookeeperServer:
@@ -38,7 +31,7 @@ class ZookeeperServer:
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
-        self._port = _free_port()
+        self._port = free_port()
         self.quorum = f"127.0.0.1:{self._port}"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -58,9 +51,9 @@ class ZookeeperServer:
         try:
             wait_until(lambda: self._answers() or self._ended(), "it does not answer", START_S)
         except AssertionError as error:
-            raise ZookeeperMissing((self._folder / "log").read_text()) from error
+            raise ServerMissing((self._folder / "log").read_text()) from error
         if self._ended():
-            raise ZookeeperMissing((self._folder / "log").read_text())
+            raise ServerMissing((self._folder / "log").read_text())
 
     def stop(self) -> None:
         if self._process is not None:

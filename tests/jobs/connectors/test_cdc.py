@@ -13,6 +13,8 @@ from tests.tools.connectors import cdc_mariadb, cdc_postgres
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
 from tests.tools.waiting import wait_until
 
+pytestmark = pytest.mark.server
+
 ROWS = 600
 PLANTED = {}
 

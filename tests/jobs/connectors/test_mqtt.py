@@ -16,6 +16,8 @@ from tests.tools.relay import Relay
 from tests.tools.small_servers import mosquitto
 from tests.tools.waiting import wait_until
 
+pytestmark = pytest.mark.server
+
 FAILED = threading.Event()
 
 

@@ -13,6 +13,8 @@ from tests.tools.programs.checkpoint_programs import Watcher, restarting_environ
 from tests.tools.small_servers import nats_server
 from tests.tools.waiting import wait_until
 
+pytestmark = pytest.mark.server
+
 COUNT = 3000
 FAILED = threading.Event()
 

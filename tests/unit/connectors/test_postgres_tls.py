@@ -19,6 +19,8 @@ from tests.tools.connectors.sql_tables import PAIRS, context, put
 from tests.tools.secured_postgres import secured_postgres
 from tests.tools.tls_cases import made_in
 
+pytestmark = pytest.mark.server
+
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory):

@@ -200,6 +200,7 @@ def test_keys_may_be_dates_times_texts_and_any_numbers(url, kind, field, values)
     assert sorted((row["n"], row["key"]) for row in found) == list(enumerate(values))
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
 def test_keys_may_be_members_of_an_enumeration(request, kind, tmp_path):
     url = empty_database(request, kind, tmp_path)
@@ -350,6 +351,7 @@ def test_other_types_come_as_the_driver_gives_them(postgres_url, env):
     db.run("DROP TABLE things")
 
 
+@pytest.mark.server
 def test_a_server_that_is_killed_and_comes_back_costs_tries_and_no_record():
     with running_postgres("synchronous_commit=on") as server:
         users(server.url)
@@ -363,6 +365,7 @@ def test_a_server_that_is_killed_and_comes_back_costs_tries_and_no_record():
             assert look.figures()["numLoadFailures"] == 1
 
 
+@pytest.mark.server
 def test_a_server_that_stays_away_fails_the_task_and_the_job_goes_on_when_it_is_back(tmp_path):
     with running_postgres("synchronous_commit=on") as server:
         users(server.url)

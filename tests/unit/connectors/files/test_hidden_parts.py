@@ -21,6 +21,8 @@ from penstock.testing import check_sink
 from tests.tools.connectors.played_by_hand import all_values, run_source, writer_context
 from tests.tools.object_servers import azurite, google
 
+pytestmark = pytest.mark.server
+
 NUMBERS = itertools.count()
 
 

@@ -104,6 +104,7 @@ def foreign(tls):
         yield made
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("mechanism", MODULES)
 def test_a_foreign_broker_with_tls_and_a_user_is_read_and_written_exactly_once(
     foreign, tls, mechanism

@@ -74,6 +74,7 @@ def test_what_was_not_confirmed_when_a_connection_broke_is_sent_again(port, topi
         wait_for(seen, words)
 
 
+@pytest.mark.server
 def test_a_broker_that_is_killed_and_comes_back_gets_what_it_did_not_confirm():
     words = [str(number) for number in range(300)]
     with mosquitto(keeps=True) as server, collecting(server.port, "t") as seen:
@@ -89,6 +90,7 @@ def test_a_broker_that_is_killed_and_comes_back_gets_what_it_did_not_confirm():
         wait_for(seen, words)
 
 
+@pytest.mark.server
 def test_a_broker_that_stays_away_restarts_the_job(monkeypatch, topic):
     with mosquitto() as server:
         writer = builder(server.port, topic).build().create_writer(writer_context())
@@ -105,6 +107,7 @@ def test_a_broker_that_stays_away_restarts_the_job(monkeypatch, topic):
         builder(free_port(), topic).build().create_writer(writer_context())
 
 
+@pytest.mark.server
 def test_a_topic_that_the_user_may_not_write_ends_the_job(tmp_path):
     (tmp_path / "acl").write_text("topic write allowed\n")
     with mosquitto("allow_anonymous true", f"acl_file {tmp_path}/acl") as server:
@@ -117,6 +120,7 @@ def test_a_topic_that_the_user_may_not_write_ends_the_job(tmp_path):
         writer.close()
 
 
+@pytest.mark.server
 def test_a_broker_that_takes_fewer_at_once_says_so(topic):
     with mosquitto("allow_anonymous true", "max_inflight_messages 5") as server:
         writer = builder(server.port, topic).build().create_writer(writer_context())
@@ -130,6 +134,7 @@ def test_a_broker_that_takes_fewer_at_once_says_so(topic):
         writer.close()
 
 
+@pytest.mark.server
 def test_a_message_that_is_larger_than_the_broker_says_is_refused_before_it_is_sent():
     """By what the policy for errors looks at: a packet has 5 bytes in front, 2 for the size of the topic, 2 of the id, 1."""
     with mosquitto("allow_anonymous true", "max_packet_size 1000") as server:
@@ -142,6 +147,7 @@ def test_a_message_that_is_larger_than_the_broker_says_is_refused_before_it_is_s
         writer.close()
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("setting", "topic", "size"),
     [

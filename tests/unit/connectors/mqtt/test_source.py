@@ -89,6 +89,7 @@ def test_a_connection_that_breaks_doubles_nothing_while_the_session_is_there(por
     assert run.records == [*WORDS, "late"]
 
 
+@pytest.mark.server
 def test_a_broker_that_is_killed_and_comes_back_costs_no_message():
     with mosquitto(keeps=True) as server:
         run = begun(server.port, "t", builder(server.port, "t").build())
@@ -106,6 +107,7 @@ def test_a_broker_that_is_killed_and_comes_back_costs_no_message():
 NO_CONNECTION = r"client job-0: no connection to mqtt://127\.0\.0\.1:\d+ for 0 s\. .*firewall"
 
 
+@pytest.mark.server
 def test_a_source_whose_connection_does_not_come_back_fails(monkeypatch):
     with mosquitto() as server:
         poller = builder(server.port, "t", "job").build().create_poller(0)
@@ -228,6 +230,7 @@ def test_a_broker_that_is_away_restarts_the_job(topic):
     poller.close()
 
 
+@pytest.mark.server
 def test_a_wrong_password_and_missing_rights_are_told_and_the_password_is_not(tmp_path):
     (tmp_path / "passwords").write_text("jobs:right\n")
     import subprocess

@@ -39,6 +39,7 @@ def refused(made, text):
         made.create_writer(writer_context())
 
 
+@pytest.mark.server
 def test_with_the_right_authority_it_reads_and_writes(tls):
     with broker_with(tls.server, tls) as server:
         made = MqttSource.builder().set_url(f"mqtts://127.0.0.1:{server.port}").set_tls(tls.ca)
@@ -62,6 +63,7 @@ def test_with_the_right_authority_it_reads_and_writes(tls):
         poller.close()
 
 
+@pytest.mark.server
 def test_what_does_not_fit_is_told_at_submit_and_later(tls):
     with broker_with(tls.server, tls) as server:
         for files in ((), (tls.other_ca,)):
@@ -70,6 +72,7 @@ def test_what_does_not_fit_is_told_at_submit_and_later(tls):
         refused(sink(server, tls.ca), OTHER_NAME)
 
 
+@pytest.mark.server
 def test_a_server_that_asks_for_a_certificate_gets_the_clients(tls):
     with broker_with(tls.server, tls, "require_certificate true") as server:
         made = sink(server, tls.ca, *tls.client)
@@ -85,6 +88,7 @@ def test_a_url_without_tls_takes_no_files(tls):
         sink(type("Server", (), {"port": 1}), tls.ca, scheme="mqtt")
 
 
+@pytest.mark.server
 def test_a_broker_without_tls_is_told(tls):
     with mosquitto() as server, pytest.raises(ConfigurationError, match=DOUBT):
         sink(server, tls.ca).validate()

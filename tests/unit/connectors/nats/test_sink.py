@@ -81,6 +81,7 @@ def test_an_id_of_the_record_is_stored_once_whoever_writes_it(streams, stream):
     assert streams.texts(stream) == ["a", "b"]
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
 def test_a_server_that_is_killed_in_between_gets_each_message_once(guarantee):
     with nats_server() as server, Streams(server) as streams:

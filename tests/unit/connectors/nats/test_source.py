@@ -199,6 +199,7 @@ def test_a_consumer_that_is_deleted_is_made_again(streams, stream):
     assert run.records == ["a", "b", "c"]
 
 
+@pytest.mark.server
 def test_a_server_that_is_killed_again_and_again_loses_and_doubles_nothing():
     with nats_server() as server, Streams(server) as streams:
         streams.add("words")
@@ -289,6 +290,7 @@ def test_what_is_wrong_is_told_at_submit_where_the_server_is_reached(streams, st
     away.set_deserializer(SimpleStringSchema()).build().validate()
 
 
+@pytest.mark.server
 def test_a_wrong_password_is_told_at_submit_and_shown_nowhere():
     with (
         nats_server("authorization { user: jobs, password: right }") as server,

@@ -15,6 +15,8 @@ from tests.tools.connectors.reading_thread import Task
 from tests.tools.small_servers import nats_server
 from tests.tools.tls_cases import DOUBT, NOT_TRUSTED, OTHER_NAME, made_in
 
+pytestmark = pytest.mark.server
+
 
 @pytest.fixture
 def tls(tmp_path):

@@ -134,6 +134,7 @@ def test_a_stream_is_kept_short(redis_url, guarantee):
     assert found[-1] == "2999"
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
 def test_a_server_that_is_killed_and_comes_back_costs_no_record(guarantee):
     """It is killed after a commit whose answer nobody has seen, too: the same is committed again."""
@@ -156,6 +157,7 @@ def test_a_server_that_is_killed_and_comes_back_costs_no_record(guarantee):
         assert texts(url) == [f"{number} {one}" for number in range(3) for one in "ab"]
 
 
+@pytest.mark.server
 def test_a_server_that_stays_away_restarts_the_job_and_its_records_count_as_errors(monkeypatch):
     with redis_server() as server:
         url = f"redis://127.0.0.1:{server.port}/0"

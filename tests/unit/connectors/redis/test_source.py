@@ -267,6 +267,7 @@ def test_entries_that_are_trimmed_after_they_were_read_do_no_harm(redis_url):
     assert run.records == ["a", "b", "c"]
 
 
+@pytest.mark.server
 def test_a_server_that_is_killed_and_comes_back_costs_no_entry():
     with redis_server() as server:
         url = f"redis://127.0.0.1:{server.port}/0"
@@ -311,6 +312,7 @@ def test_a_key_that_is_no_stream_is_refused_at_submit(redis_url):
         builder(redis_url).build().validate()
 
 
+@pytest.mark.server
 def test_a_wrong_password_is_refused_at_submit_and_shown_nowhere():
     with redis_server("--requirepass", "right") as server:
         url = f"redis://127.0.0.1:{server.port}/0"

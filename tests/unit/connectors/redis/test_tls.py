@@ -43,6 +43,7 @@ def write(made):
     writer.close()
 
 
+@pytest.mark.server
 def test_with_the_right_authority_it_reads_and_writes(tls):
     with server_with(tls.server, tls) as server:
         write(sink(server.tls_port, tls.ca))
@@ -55,6 +56,7 @@ def test_with_the_right_authority_it_reads_and_writes(tls):
         assert Task(source).read_to_end() == ["a"]
 
 
+@pytest.mark.server
 def test_what_does_not_fit_is_told_at_submit_and_later(tls):
     with server_with(tls.server, tls) as server:
         for files in ((), (tls.other_ca,)):
@@ -78,6 +80,7 @@ def doubted(made):
         made.validate()
 
 
+@pytest.mark.server
 def test_a_server_that_asks_for_a_certificate_gets_the_clients(tls):
     with server_with(tls.server, tls, "--tls-auth-clients", "yes") as server:
         write(sink(server.tls_port, tls.ca, *tls.client))

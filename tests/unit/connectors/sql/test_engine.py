@@ -7,6 +7,8 @@ from penstock.engine.model.errors import ExternalError
 from tests.tools.connectors.sql_tables import Db, context, put
 from tests.unit.connectors.conftest import empty_database
 
+pytestmark = pytest.mark.server
+
 _ROLLS_BACK = {
     "postgresql": (
         (

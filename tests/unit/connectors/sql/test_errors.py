@@ -150,6 +150,7 @@ def test_what_cannot_succeed_by_repeating_does_not_pass(url, statement):
     assert not may_pass(error_at(url, statement))
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
 def test_a_value_out_of_range_does_not_pass(kind, request):
     url = request.getfixturevalue("postgres_url" if kind == "postgresql" else "mariadb_url")

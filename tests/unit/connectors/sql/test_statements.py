@@ -66,6 +66,7 @@ class Both:
             self.connection.exec_driver_sql("DELETE FROM one")
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("kind", ["sqlite", "mariadb"])
 @pytest.mark.parametrize("column", TYPES)
 def test_every_kind_of_value_is_stored_or_refused_as_by_sqlalchemy(kind, column, request, tmp_path):

@@ -73,6 +73,7 @@ def test_an_instant_comes_back_in_a_session_of_another_zone(url, guarantee):
     ]  # fmt: skip
 
 
+@pytest.mark.server
 def test_the_database_has_the_same_instant(request, tmp_path):
     url = empty_database(request, "mariadb", tmp_path)
     db = table_of(url)
@@ -80,6 +81,7 @@ def test_the_database_has_the_same_instant(request, tmp_path):
     assert db.run("SELECT UNIX_TIMESTAMP(at) FROM counts") == [(NOON.timestamp(),)] * 2
 
 
+@pytest.mark.server
 def test_a_time_without_a_zone_is_one_in_the_zone_of_the_session(request, tmp_path):
     url = empty_database(request, "mariadb", tmp_path)
     db = table_of(url)
@@ -90,6 +92,7 @@ def test_a_time_without_a_zone_is_one_in_the_zone_of_the_session(request, tmp_pa
     assert read(url, shown)[0]["at"] == NOON.replace(tzinfo=None)
 
 
+@pytest.mark.server
 def test_a_datetime_shows_an_instant_in_utc(request, tmp_path):
     url = empty_database(request, "mariadb", tmp_path)
     db = table_of(url, "DATETIME")

@@ -213,7 +213,13 @@ def mariadb_url():
         yield found
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgres", marks=pytest.mark.server),
+        pytest.param("mariadb", marks=pytest.mark.server),
+    ]
+)
 def url(request, tmp_path):
     """Of an empty database."""
     if request.param == "sqlite":

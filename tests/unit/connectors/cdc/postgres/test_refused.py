@@ -123,6 +123,7 @@ def role(orders):
     orders.execute("DROP OWNED BY cdc", "DROP ROLE cdc")
 
 
+@pytest.mark.server
 def test_a_server_without_logical_wal_or_without_room_for_a_slot():
     with running_postgres("wal_level=replica", "max_replication_slots=0") as server:
         database = Database(server)

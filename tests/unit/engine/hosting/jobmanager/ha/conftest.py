@@ -6,6 +6,6 @@ from tests.tools.zookeeper import zookeeper_server
 
 
 @pytest.fixture(scope="package")
-def server():
+def zookeeper():
     with zookeeper_server() as running:
         yield running

@@ -12,13 +12,13 @@ from tests.tools.hosting.job_entries import ended, lease
 KEY = "k" * 32
 
 
-@pytest.fixture(params=["file", "zookeeper"])
+@pytest.fixture(params=["file", pytest.param("zookeeper", marks=pytest.mark.server)])
 def store(request, tmp_path):
     if request.param == "file":
         make_private(tmp_path / "cluster", b"")
         yield FileJobStore(tmp_path / "cluster")
         return
-    quorum = request.getfixturevalue("server").quorum
+    quorum = request.getfixturevalue("zookeeper").quorum
     settings = ZookeeperSettings(quorum, f"/{tmp_path.name}", 5000, 5000, 5000)
     made = ZookeeperJobStore(settings, tmp_path / "cluster")
     yield made

@@ -27,17 +27,17 @@ from tests.tools.zookeeper import zookeeper_server
 KEY = "f" * 32
 
 
-def of(server, folder):
+def of(zookeeper, folder):
     return {
         "high-availability.type": "ZOOKEEPER",
-        "high-availability.zookeeper.quorum": server.quorum,
+        "high-availability.zookeeper.quorum": zookeeper.quorum,
         "high-availability.cluster-id": folder.name,
     }
 
 
-def test_a_job_has_an_entry_while_it_runs(server, tmp_path):
-    env = ha_environment(tmp_path, **of(server, tmp_path))
-    other = other_driver(tmp_path, **of(server, tmp_path))
+def test_a_job_has_an_entry_while_it_runs(zookeeper, tmp_path):
+    env = ha_environment(tmp_path, **of(zookeeper, tmp_path))
+    other = other_driver(tmp_path, **of(zookeeper, tmp_path))
     with holding("zookeeper") as held:
         numbers_to_file(env, tmp_path, held)
         client = env.execute_async("numbers")
@@ -51,8 +51,8 @@ def test_a_job_has_an_entry_while_it_runs(server, tmp_path):
     assert result_of(tmp_path) == list(range(10))
 
 
-def test_a_file_that_others_may_write_is_not_read(server, tmp_path):
-    driver = other_driver(tmp_path, **of(server, tmp_path))
+def test_a_file_that_others_may_write_is_not_read(zookeeper, tmp_path):
+    driver = other_driver(tmp_path, **of(zookeeper, tmp_path))
     with umask(0):
         entry = driver.store.create(KEY, b"job", Lease(0, "a", "1" * 32, "n", 0, 1))
     (file,) = driver.store._files(KEY).iterdir()
@@ -65,8 +65,8 @@ def test_a_file_that_others_may_write_is_not_read(server, tmp_path):
     driver.store.close()
 
 
-def test_a_driver_without_a_sign_of_life_loses_its_job(server, tmp_path):
-    one, other = (other_driver(tmp_path, **of(server, tmp_path)) for _ in range(2))
+def test_a_driver_without_a_sign_of_life_loses_its_job(zookeeper, tmp_path):
+    one, other = (other_driver(tmp_path, **of(zookeeper, tmp_path)) for _ in range(2))
     entry = one.store.create(KEY, b"not a job", Lease(0, "a", "1" * 32, "n", 0, 1))
     standby = Standby()
     with pytest.raises(ExternalError, match="cannot be opened here"):
@@ -77,6 +77,7 @@ def test_a_driver_without_a_sign_of_life_loses_its_job(server, tmp_path):
         election.store.close()
 
 
+@pytest.mark.server
 def test_steps_fail_while_the_server_is_away_and_work_again_when_it_is_back(tmp_path):
     with zookeeper_server() as own:
         settings = ZookeeperSettings(own.quorum, "/jobs", 10_000, 10_000, 1000)
