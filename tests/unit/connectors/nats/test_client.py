@@ -28,9 +28,9 @@ def test_a_library_that_has_no_time_to_close_leaves_no_socket(monkeypatch):
     monkeypatch.setattr(client, "CONNECT_TIMEOUT_S", 0.1)
     real = asyncio.wait_for
 
-    async def no_time_to_close(awaited, timeout):
+    async def no_time_to_close(awaited, seconds):
         is_close = getattr(awaited, "__qualname__", "") == "Client.close"
-        return await real(awaited, 0 if is_close else timeout)
+        return await real(awaited, 0 if is_close else seconds)
 
     monkeypatch.setattr(client.asyncio, "wait_for", no_time_to_close)
     with silent_server() as port:
