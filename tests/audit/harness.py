@@ -18,6 +18,7 @@ from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.hosting.observer import JobObserver
 from tests.audit import sabotage
 from tests.audit.disturbance import Disturbance, GrowingLog
+from tests.tools.hosting.running_job import control_of
 
 PLAN = Plan(a_sources=2, b_sources=2, keys=40, rate=2000, seed=3)
 CHECKPOINTS = 10
@@ -95,11 +96,11 @@ class Run:
         sabotage.disarm()
         client = env.execute_async("audited")
         try:
-            client._control.wait(LIMIT_S)
+            control_of(client).wait(LIMIT_S)
         except TimeoutError:
-            client._control.cancel()
+            control_of(client).cancel()
             with contextlib.suppress(TimeoutError):
-                client._control.wait(LIMIT_S)
+                control_of(client).wait(LIMIT_S)
             raise
         else:
             client.get_job_execution_result().result()

@@ -21,6 +21,7 @@ from penstock.engine.model.errors import (
     JobSuspendedError,
 )
 from penstock.engine.model.states import ExecutionState, JobStatus
+from tests.tools.hosting.running_job import control_of
 from tests.tools.programs.failover_programs import (
     LEASE_MS,
     configured,
@@ -252,7 +253,7 @@ def test_recover_runs_a_job_without_its_program(tmp_path):
         ((name, control),) = executor.recover(configured(tmp_path))
         assert (name, control.wait(30).status) == ("recovered", JobStatus.FINISHED)
         resume()
-        lost._control.wait(30)
+        control_of(lost).wait(30)
     assert result_of(tmp_path) == list(range(10))
 
 
@@ -297,7 +298,7 @@ def test_a_commit_that_was_cut_off_in_the_middle_is_completed_once(tmp_path, mon
     assert result_of(tmp_path) == list(range(10))
     go_on.set()  # the stopped driver goes on in the middle of its commit
     resume()
-    stopped._control.wait(30)
+    control_of(stopped).wait(30)
     assert result_of(tmp_path) == list(range(10))
 
 

@@ -25,6 +25,7 @@ from penstock.engine.model.errors import JobExecutionError
 from penstock.engine.model.states import ExecutionState
 from tests.spark.programs import LINES, environment, expected_counts
 from tests.spark.sessions import LOCAL
+from tests.tools.hosting.running_job import control_of
 from tests.tools.output_files import files_below, lines_in
 
 pytestmark = pytest.mark.spark
@@ -181,7 +182,7 @@ def test_the_data_decide_how_many_subtasks_there_are(request, master):
     counts = pairs.key_by(first_of).reduce(plus, combine=True)
     both = counts.rebalance().connect(counts.broadcast(Total.TOTAL)).process(Total())
     collected = both.execute_and_collect()
-    graph = collected.get_job_client()._control.master.graph
+    graph = control_of(collected.get_job_client()).master.graph
     with collected as found:
         results = dict(found)
     expected = expected_counts()

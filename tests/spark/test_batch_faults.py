@@ -20,6 +20,7 @@ from tests.spark.processes import executor_jvms
 from tests.spark.sessions import LOCAL
 from tests.spark.standalone import standalone
 from tests.spark.waiting import until_there
+from tests.tools.hosting.running_job import control_of
 
 pytestmark = pytest.mark.spark
 PATIENCE_S = 60.0
@@ -37,7 +38,7 @@ def run(env):
     """The vertices of a job that has ended."""
     client = env.execute_async("faults")
     client.get_job_execution_result().result()
-    return client._control.master.graph.vertices
+    return control_of(client).master.graph.vertices
 
 
 def to_files(stream, folder):
@@ -169,7 +170,7 @@ def test_a_function_that_always_fails_is_tried_as_often_as_spark_does(spark_clus
     assert text.count("ZeroDivisionError") == 1
     assert "attempt 3" in text
     assert "at record:   2" in text
-    vertices = client._control.master.graph.vertices
+    vertices = control_of(client).master.graph.vertices
     (failed,) = [vertex for vertex in vertices if vertex.state is ExecutionState.FAILED]
     tried = [*failed.history, failed.execution]
     assert [one.state for one in tried] == [ExecutionState.FAILED] * 4

@@ -23,6 +23,7 @@ from penstock.engine.model.ids import JobId
 from penstock.engine.model.states import ExecutionState, JobStatus
 from tests.spark.processes import executor_jvms, taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
+from tests.tools.hosting.running_job import manager_of
 from tests.tools.output_files import files_below, lines_in
 
 pytestmark = pytest.mark.spark
@@ -110,7 +111,7 @@ def test_the_figure_four_sources_and_maps_three_reduces_on_two_times_three_slots
 
 def test_the_log_of_a_taskmanager_lies_in_the_stderr_of_its_executor(spark_cluster, capfd):
     with word_count(environment(2, **THREE_SLOTS)).execute_and_collect() as updates:
-        job_id = updates._control.manager.job_id
+        job_id = manager_of(updates).job_id
         folders = [Path(executor.cwd()) for executor in executor_jvms()]
         list(updates)
     lines = [line for folder in folders for line in (folder / "stderr").read_text().splitlines()]
@@ -122,7 +123,7 @@ def test_the_log_of_a_taskmanager_lies_in_the_stderr_of_its_executor(spark_clust
 
 def test_records_cross_sockets_between_both_taskmanagers(spark_cluster):
     with word_count(environment(6, **THREE_SLOTS)).execute_and_collect() as updates:
-        graph = updates._control.manager.job_master.execution_graph
+        graph = manager_of(updates).job_master.execution_graph
         assert last_counts(updates) == expected_counts()
     received, sent = Counter(), Counter()
     for vertex in graph.vertices:

@@ -44,8 +44,9 @@ def s3rver(bucket: str) -> Generator[str]:
     """`host:port` of a server with an empty bucket. Key and secret are S3RVER. It neither lists nor drops uploads."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="penstock-s3rver-") as folder:
+        found = program("s3rver", target="object-stores")
         command = [
-            program("s3rver", target="object-stores"), "--directory", f"{folder}/data", "--address", "127.0.0.1",
+            found, "--directory", f"{folder}/data", "--address", "127.0.0.1",
             "--port", str(port), "--silent", "--no-vhost-buckets", "--configure-bucket", bucket,
         ]  # fmt: skip
         with _running(port, command, f"{folder}/server"):
@@ -57,8 +58,9 @@ def azurite() -> Generator[Callable[[str], str]]:
     """What makes addresses of paths, `container/path`, for Arrow: with a signature that may do everything."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="penstock-azurite-") as folder:
+        found = program("azurite-blob", target="object-stores")
         command = [
-            program("azurite-blob", target="object-stores"), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent",
+            found, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent",
             "--location", f"{folder}/data", "--skipApiVersionCheck", "--disableTelemetry",
             # It closes a connection that Arrow is about to use, else, after five seconds without a request.
             "--blobKeepAliveTimeout", "3600",
@@ -73,8 +75,9 @@ def google(bucket: str) -> Generator[Callable[[str], str]]:
     """What makes addresses of paths, `bucket/path`, for Arrow. The server has an empty bucket, in memory, and asks for no credentials."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="penstock-gcs-") as folder:
+        own = str(Path(sys.executable).parent)
         command = [
-            program("gcp-storage-emulator", target="object-stores", places=(str(Path(sys.executable).parent),)), "start",
+            program("gcp-storage-emulator", target="object-stores", places=(own,)), "start",
             "--host=127.0.0.1", f"--port={port}", "--in-memory", f"--default-bucket={bucket}",
         ]  # fmt: skip
         with _running(port, command, f"{folder}/server"):

@@ -311,7 +311,8 @@ async def _closed(client: Any, timeout_s: float = 1.0) -> None:
     with contextlib.suppress(Exception):  # it may be broken
         await asyncio.wait_for(client.close(), timeout_s)
     # A library that ran out of time has not closed its socket. Below TLS, which would wait for the server's goodbye.
-    writer = getattr(client._transport, "_bare_io_writer", None)  # noqa: SLF001 - nothing public has it
+    transport = client._transport  # noqa: SLF001 - nothing public has it
+    writer = getattr(transport, "_bare_io_writer", None)
     if writer is not None:
         writer.transport.abort()
 

@@ -17,6 +17,7 @@ from penstock.engine.hosting.spark.batch.shuffle_records import RecordBuilder
 from penstock.engine.model.errors import BrokenInvariant
 from penstock.engine.model.states import ExecutionState
 from penstock.engine.runtime.elements import RowBatch
+from tests.tools.hosting.running_job import control_of
 from tests.tools.programs.environments import batch_environment
 
 PREFIX = "execution.batch.adaptive.auto-parallelism"
@@ -34,7 +35,7 @@ def run(stream):
     client = collected.get_job_client()
     with collected as found:
         rows = list(found)
-    graph = client._control.master.graph
+    graph = control_of(client).master.graph
     assert {vertex.state for vertex in graph.vertices} == {ExecutionState.FINISHED}
     return rows, {one.name.split(" -> ")[0]: len(one.vertices) for one in graph.job_vertices}
 

@@ -10,6 +10,7 @@ from penstock.engine.hosting.jobmanager.checkpoint_writer import SavepointFailed
 from penstock.engine.hosting.os.file_systems import CheckpointDamaged, CheckpointIoError, LocalFiles
 from penstock.engine.model.checkpoints import FileHandle
 from penstock.engine.model.errors import ConfigurationError, ExternalError
+from tests.tools.hosting.running_job import manager_of
 from tests.tools.output_files import files_below, hidden_below
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
@@ -165,7 +166,7 @@ def two_parts(env, folder, stage):
 
 def until_ended(client, least):
     """The other part runs, and so many subtasks of this one have ended. It has three."""
-    vertices = client._control.manager.job_master.execution_graph.vertices
+    vertices = manager_of(client).job_master.execution_graph.vertices
 
     def has_ended():
         states = Counter(vertex.state.name for vertex in vertices)
@@ -329,5 +330,5 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, stag
     first, second, *_ = watcher.restored
     assert second is not None
     assert second < first
-    causes = [entry.root.failure.text for entry in client._control.manager.job_master.exceptions]
+    causes = [entry.root.failure.text for entry in manager_of(client).job_master.exceptions]
     assert any(f"/chk-{first}/" in text and "altered" in text for text in causes)

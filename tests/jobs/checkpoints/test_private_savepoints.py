@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from penstock.engine.model.errors import ConfigurationError
+from tests.tools.hosting.running_job import control_of
 from tests.tools.output_files import files_below
 from tests.tools.permissions import mode, open_to_others, umask
 from tests.tools.programs.checkpoint_programs import (
@@ -108,7 +109,7 @@ def test_checkpoints_of_a_running_job_are_this_users_alone(tmp_path, stage):
         stage.wait_until_held(2)
         watcher.wait_for(len(watcher.completed) + 2)
         client.cancel().result()
-        client._control.wait(30)
+        control_of(client).wait(30)
     assert files_below(folder)
     assert open_to_others(folder) == {}
     assert mode(folder) == 0o700

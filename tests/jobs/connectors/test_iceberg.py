@@ -6,6 +6,7 @@ from penstock.common import Row, Types, WatermarkStrategy
 from penstock.connectors.lakehouse import IcebergSink, IcebergSource
 from penstock.engine.model.graph.rescaling import parallelism_of
 from tests.tools.connectors.iceberg_tables import CATALOG, Lake
+from tests.tools.hosting.running_job import manager_of
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
     HeldSource,
@@ -90,7 +91,7 @@ def test_writers_change_their_number_while_the_committer_stays(lake, tmp_path, s
     stage.wait_until_held(6)
     for generation, count in enumerate((3, 1), start=1):
         wait_until_running(client)
-        wanted = parallelism_of(client._control.manager.job_graph)
+        wanted = parallelism_of(manager_of(client).job_graph)
         client.rescale({
             one: count if there > 1 else there for one, there in wanted.items()
         }).result()

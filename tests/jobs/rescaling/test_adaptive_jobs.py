@@ -5,6 +5,7 @@ import pytest
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.model.errors import ConfigurationError, JobSuspendedError
 from penstock.engine.model.graph.rescaling import parallelism_of
+from tests.tools.hosting.running_job import manager_of
 from tests.tools.programs.checkpoint_programs import (
     expected_sums,
     lines_of,
@@ -34,7 +35,7 @@ def environment(observer, settings, taskmanagers=None, parallelism=3):
 
 
 def parallelism(client):
-    graph = client._control.manager.job_master.job_graph
+    graph = manager_of(client).job_master.job_graph
     return set(parallelism_of(graph).values())
 
 
@@ -90,7 +91,7 @@ def test_what_was_asked_for_counts_for_the_driver_that_takes_the_job_over(tmp_pa
     lost = env.execute_async("sums")
     stage.wait_until_held(6)
     wait_until_running(lost)
-    lost.rescale(dict.fromkeys(parallelism_of(lost._control.manager.job_graph), 3)).result()
+    lost.rescale(dict.fromkeys(parallelism_of(manager_of(lost).job_graph), 3)).result()
     watcher.wait_for_generation(1)
     watcher.wait_for(len(watcher.completed) + 1)
     resume = pause(lost)

@@ -4,6 +4,7 @@ from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.model.graph.rescaling import parallelism_of
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.messages import TaskManagersLeaving
+from tests.tools.hosting.running_job import manager_of
 from tests.tools.programs.checkpoint_programs import (
     expected_sums,
     lines_of,
@@ -18,7 +19,7 @@ from tests.tools.waiting import wait_until
 
 def leave(client, name):
     """As the host tells it: the ResourceManager first."""
-    manager = client._control.manager
+    manager = manager_of(client)
 
     def tell():
         event = TaskManagersLeaving((ResourceId(name),), "decommissioned", manager.started_ms)
@@ -29,7 +30,7 @@ def leave(client, name):
 
 
 def places(client):
-    vertices = client._control.manager.job_master.execution_graph.vertices
+    vertices = manager_of(client).job_master.execution_graph.vertices
     return {str(one.execution.location.resource_id) for one in vertices if one.execution.location}
 
 
@@ -49,5 +50,5 @@ def test_a_job_moves_to_another_taskmanager_and_repeats_nothing(tmp_path, stage)
     client.get_job_execution_result().result()
     assert lines_of(tmp_path / "out") == expected_sums(6, 40)
     assert [one.is_planned for one in watcher.replaced] == [True]
-    assert set(parallelism_of(client._control.manager.job_master.job_graph).values()) == {2}
-    assert list(client._control.manager.job_master.exceptions) == []
+    assert set(parallelism_of(manager_of(client).job_master.job_graph).values()) == {2}
+    assert list(manager_of(client).job_master.exceptions) == []

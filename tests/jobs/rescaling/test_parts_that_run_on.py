@@ -9,6 +9,7 @@ from penstock.datastream.functions import MapFunction
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.model.graph.rescaling import parallelism_of
 from penstock.engine.runtime.sources.contract import ReaderStatus
+from tests.tools.hosting.running_job import manager_of
 from tests.tools.programs.checkpoint_programs import (
     STAGES,
     WAIT_S,
@@ -112,7 +113,7 @@ def rescale_left(client, count):
 
 def attempts(client, name):
     """The attempts of one part, by subtask."""
-    graph = client._control.manager.job_master.execution_graph
+    graph = manager_of(client).job_master.execution_graph
     return {
         str(one): one.execution.attempt_id
         for one in graph.vertices

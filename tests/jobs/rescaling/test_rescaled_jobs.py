@@ -13,6 +13,7 @@ from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.rescaling import parallelism_of
+from tests.tools.hosting.running_job import control_of, manager_of
 from tests.tools.output_files import files_below
 from tests.tools.programs.checkpoint_programs import (
     WAIT_S,
@@ -45,7 +46,7 @@ def environment(observer, tmp_path, slots=1, taskmanagers=None, **more):
 
 def all_at(client, count):
     """The same parallelism for every vertex."""
-    return dict.fromkeys(parallelism_of(client._control.manager.job_graph), count)
+    return dict.fromkeys(parallelism_of(manager_of(client).job_graph), count)
 
 
 def rescaled(client, watcher, count):
@@ -227,7 +228,7 @@ def test_broadcast_state_is_there_in_every_new_subtask(tmp_path, stage):
 
 def _is_at_end(client, part) -> bool:
     """All subtasks of the vertices with this in their names have read their last record, and wait for a checkpoint."""
-    job = client._control.manager.job_master
+    job = manager_of(client).job_master
     waiting = job.checkpoints.coordinator._ends.waiting
     found = [one for one in job.execution_graph.vertices if part in one.job_vertex.name]
     return bool(found) and all(one.execution.attempt_id in waiting for one in found)
@@ -239,7 +240,7 @@ def test_rows_that_are_collected_come_once(tmp_path, stage):
     stream = source_of(env, stage).key_by(first_of).reduce(running_sum).uid("sum")
     with stream.execute_and_collect("collected") as found:
         stage.wait_until_held(6)
-        rescaled(JobClient(found._control), watcher, 4)
+        rescaled(JobClient(control_of(found)), watcher, 4)
         stage.gate.set()
         assert sorted(found) == expected_sums(6, 40)
     assert watcher.parallelisms == [{4}]
@@ -269,7 +270,7 @@ def test_taskmanagers_that_are_not_needed_any_more_end(tmp_path, stage):
     assert len(cluster.last_provider.managers) == 4
     rescaled(client, watcher, 1)
     wait_until(lambda: len(cluster.last_provider.managers) == 1, "they do not end")
-    assert client._control.slots_held() == 1
+    assert control_of(client).slots_held() == 1
     stage.gate.set()
     client.get_job_execution_result().result()
     assert lines_of(tmp_path / "out") == expected_sums(6, 40)
@@ -351,7 +352,7 @@ def test_a_job_that_is_cancelled_in_the_middle_is_cancelled(tmp_path, stage):
     stage.wait_until_held(6)
     wait_until_running(client)
     client.rescale(all_at(client, 4)).result()
-    client._control.wait(WAIT_S)
+    control_of(client).wait(WAIT_S)
     assert client.get_job_status().result().name == "CANCELED"
 
 

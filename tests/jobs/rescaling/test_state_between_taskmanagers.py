@@ -6,6 +6,7 @@ from penstock.engine.hosting.local.minicluster import MiniCluster, ThreadProvide
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.model.graph.rescaling import parallelism_of
 from penstock.engine.model.options.autoscaler import ElasticOptions
+from tests.tools.hosting.running_job import manager_of
 from tests.tools.programs.checkpoint_programs import (
     expected_sums,
     lines_of,
@@ -52,7 +53,7 @@ def changed(tmp_path, stage, then=lambda _cluster: None, after=4, apart=True, **
     client = env.execute_async("sums")
     stage.wait_until_held(6)
     wait_until_running(client)
-    vertices = parallelism_of(client._control.manager.job_graph)
+    vertices = parallelism_of(manager_of(client).job_graph)
     client.rescale(dict.fromkeys(vertices, after)).result()
     watcher.wait_for_generation(1)
     wait_until_running(client)
@@ -69,7 +70,7 @@ def restored(client):
 
 
 def failures(client):
-    return list(client._control.manager.job_master.exceptions)
+    return list(manager_of(client).job_master.exceptions)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from penstock.datastream.connectors import DiscardingSink
 from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.model.errors import ConfigurationError
 from tests.tools.hosting import session as served
+from tests.tools.hosting.running_job import control_of
 from tests.tools.hosting.session import remote_environment
 from tests.tools.programs.failover_programs import configured
 from tests.tools.terminal import ROOT
@@ -114,7 +115,7 @@ def test_a_session_that_takes_a_job_over_waits_for_its_client_too(tmp_path, monk
 def test_a_heartbeat_is_flinks(session):
     env = remote_environment(session.client.address)
     with endless(env).execute_and_collect() as rows:
-        job_id = rows._control.job_id
+        job_id = control_of(rows).job_id
         path = f"/jobs/{job_id}/clientHeartbeat"
         later = {"expiredTimestamp": wall_ms() + 60_000}
         assert session.client.ask(path, "PATCH", later) == (202, {})

@@ -13,6 +13,7 @@ from penstock.engine.model.graph.rescaling import parallelism_of
 from tests.spark.processes import executor_jvms, taskmanagers_left
 from tests.spark.programs import environment
 from tests.spark.sessions import FAILS_FAST, LOCAL_CLUSTER
+from tests.tools.hosting.running_job import manager_of
 from tests.tools.programs.checkpoint_programs import (
     expected_sums,
     lines_of,
@@ -53,7 +54,7 @@ class ReactiveJob:
         self.client = env.execute_async("sums")
 
     def has(self, parallelism: int) -> bool:
-        graph = self.client._control.manager.job_master.job_graph
+        graph = manager_of(self.client).job_master.job_graph
         return set(parallelism_of(graph).values()) == {parallelism}
 
     def wait_for(self, parallelism: int) -> None:
@@ -119,7 +120,7 @@ def test_an_executor_that_is_decommissioned_is_left_before_it_goes(sessions, tmp
     job.wait_for(6)
     assert all(one.is_planned for one in job.watcher.replaced[before:])
     assert len(job.watcher.replaced) >= before + 2
-    assert list(job.client._control.manager.job_master.exceptions) == []
+    assert list(manager_of(job.client).job_master.exceptions) == []
     job.finish()
 
 
@@ -130,7 +131,7 @@ def test_a_job_of_a_fixed_size_leaves_an_executor_that_is_decommissioned_too(ses
     fixed = {key: value for key, value in SETTINGS.items() if "scheduler" not in key}
     job = ReactiveJob(tmp_path, 3, fixed)
     job.wait_for(3)
-    used = set(job.client._control.manager.watch.host._staying.values())
+    used = set(manager_of(job.client).watch.host._staying.values())
     leaving = next(
         one
         for one in executor_jvms()
@@ -141,5 +142,5 @@ def test_a_job_of_a_fixed_size_leaves_an_executor_that_is_decommissioned_too(ses
     assert not alive, "the executor waits for tasks that do not end"
     job.wait_for(3)
     assert [one.is_planned for one in job.watcher.replaced] == [True]
-    assert list(job.client._control.manager.job_master.exceptions) == []
+    assert list(manager_of(job.client).job_master.exceptions) == []
     job.finish()

@@ -6,6 +6,7 @@ from penstock.engine.hosting.program.executor import ClusterExecutor
 from penstock.engine.hosting.program.spark_host import SparkHost
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
+from tests.tools.hosting.running_job import manager_of
 from tests.tools.programs.checkpoint_programs import (
     expected_sums,
     lines_of,
@@ -32,13 +33,13 @@ def test_two_four_and_one_subtasks_count_each_record_once(sessions, tmp_path):
     env = environment(2, **SETTINGS).use_executor(ClusterExecutor(SparkHost(), watcher))
     sums_to_file(env, tmp_path / "out", SharedSplits(str(gate), 6, 40, 20), same)
     client = env.execute_async("sums")
-    vertices = client._control.manager.job_graph.vertices
+    vertices = manager_of(client).job_graph.vertices
     for generation, count in ((1, 4), (2, 1)):
         wait_until_running(client)
         client.rescale(dict.fromkeys(vertices, count)).result()
         watcher.wait_for_generation(generation)
     wait_until_running(client)
-    links = client._control.manager.shell.links
+    links = manager_of(client).shell.links
     wait_until(lambda: len(set(links.everybody())) == 1, "the TaskManagers do not end")
     gate.touch()
     client.get_job_execution_result().result()

@@ -136,7 +136,7 @@ class FakeDriver:
     def tell(self, message) -> None:
         """A message to the task that it is for."""
         where = self.graph.current(message.attempt_id).execution.location.resource_id
-        self.managers[where]._handle(replace(message, fencing_token=TOKEN))
+        self.managers[where].handle(replace(message, fencing_token=TOKEN))
 
     def attempt(self, job_vertex, subtask):
         (found,) = [
@@ -196,7 +196,7 @@ class FakeDriver:
             number = deployment.attempt_id.attempt + 1
             attempt_id = AttemptId(deployment.attempt_id.execution_vertex_id, number)
             again = replace(deployment, attempt_id=attempt_id)
-            self.managers[resource_id]._handle(DeployTask(resource_id, again, TOKEN))
+            self.managers[resource_id].handle(DeployTask(resource_id, again, TOKEN))
 
     def close(self) -> None:
         for manager in self.managers.values():
@@ -334,11 +334,11 @@ class FakeDriver:
         locations = []
         for resource_id, manager in self.managers.items():
             locations.append(TaskManagerLocation(resource_id, "127.0.0.1", manager.data_plane.port))
-            manager._handle(RegistrationAccepted(TOKEN))
-            manager._handle(RequestSlot(resource_id, 0, SLOT, JOB, TOKEN))
-            manager._handle(AnswerOffers(resource_id, (SLOT,), (), TOKEN))
+            manager.handle(RegistrationAccepted(TOKEN))
+            manager.handle(RequestSlot(resource_id, 0, SLOT, JOB, TOKEN))
+            manager.handle(AnswerOffers(resource_id, (SLOT,), (), TOKEN))
             for key, data in self.job_graph.blobs.items():
-                manager._handle(PutBlob(key, data))
+                manager.handle(PutBlob(key, data))
         for vertex, location in zip(self.graph.vertices, itertools.cycle(locations)):
             vertex.execution.allocation_id = SLOT
             vertex.execution.location = location
@@ -348,4 +348,4 @@ class FakeDriver:
         for vertex in self.graph.vertices:
             resource_id = vertex.execution.location.resource_id
             deployment = self.deployments.of(vertex)
-            self.managers[resource_id]._handle(DeployTask(resource_id, deployment, TOKEN))
+            self.managers[resource_id].handle(DeployTask(resource_id, deployment, TOKEN))

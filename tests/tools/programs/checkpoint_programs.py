@@ -20,6 +20,7 @@ from penstock.engine.runtime.sources.contract import (
     SplitBatch,
     SplitEnumerator,
 )
+from tests.tools.hosting.running_job import manager_of
 from tests.tools.output_files import files_below, lines_in
 from tests.tools.programs.environments import RESTARTS, minicluster_environment
 from tests.tools.programs.user_functions import first_of, running_sum
@@ -222,7 +223,7 @@ def expected_sums(splits: int, count: int) -> list[tuple[int, int]]:
 
 def wait_until_running(client) -> None:
     """A savepoint that is asked for before all tasks run is refused."""
-    manager = client._control.manager
+    manager = manager_of(client)
     for _ in range(3000):
         states = [vertex.state.name for vertex in manager.job_master.execution_graph.vertices]
         if set(states) == {"RUNNING"} and manager.status is JobStatus.RUNNING:

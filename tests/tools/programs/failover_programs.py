@@ -11,6 +11,7 @@ from penstock.engine.hosting.jobmanager.ha.settings import ha_settings_of
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.hosting.observer import JobObserver
 from penstock.engine.model.config import Settings
+from tests.tools.hosting.running_job import manager_of
 from tests.tools.output_files import committed_lines
 from tests.tools.programs.environments import minicluster_environment
 
@@ -77,7 +78,7 @@ def holding(name: str):
 
 def pause(client):
     """As by SIGSTOP, for what leads to effects: nothing is renewed and nothing done. Returns what resumes it."""
-    keeper = client._control.manager.parts.guard
+    keeper = manager_of(client).parts.guard
     trust = doubt(client)
     keeper._renew = lambda: None
 
@@ -90,7 +91,7 @@ def pause(client):
 
 def doubt(client):
     """The driver does not trust its lease. Returns what makes it do so again."""
-    keeper = client._control.manager.parts.guard
+    keeper = manager_of(client).parts.guard
     keeper.may_act, keeper.lost = lambda: False, lambda: None
 
     def trust():

@@ -25,12 +25,17 @@ DIRTY = [*CLEAN[:2], POISON, *CLEAN[2:12], POISON, POISON, *CLEAN[12:], POISON]
 POISON_COUNT = DIRTY.count(POISON)
 
 
+def emit_batch(harness, batch):
+    """Feed a whole batch, rows or columns, to the first input."""
+    harness._wiring.emit(harness._sources[0], batch)
+
+
 def run(build, values, stamps, *, in_one_batch):
     """The results, dead letters and count of poison records of an operator that is fed these values."""
     with StreamHarness(build) as harness:
         if in_one_batch:
             given = None if stamps is None else np.array(stamps, np.int64)
-            harness._wiring.emit(harness._sources[0], RowBatch(list(values), given))
+            emit_batch(harness, RowBatch(list(values), given))
         else:
             for place, value in enumerate(values):
                 harness.process_element(value, None if stamps is None else stamps[place])

@@ -35,6 +35,7 @@ from tests.tools.programs.poison import (
     DIRTY,
     POISON,
     POISON_COUNT,
+    emit_batch,
     key,
     over,
     run,
@@ -306,7 +307,7 @@ def test_a_batch_of_columns_is_cut_until_its_poison_rows_are_found(name, poison)
         return stream.map(lambda row: row.n), stream.get_side_output(BAD)
 
     with StreamHarness(build, [ROW]) as harness:
-        harness._wiring.emit(harness._sources[0], ColumnBatch(columns, np.arange(8)))
+        emit_batch(harness, ColumnBatch(columns, np.arange(8)))
         good = [number for number in numbers if number]
         assert harness.values() == (good if name == "filter" else [12 // one for one in good])
         assert [one.record.n for one in harness.values(1)] == [0] * len(poison)
@@ -353,7 +354,7 @@ def _looks_at(row):
 def test_a_time_that_python_does_not_have_is_put_aside_where_it_is_read(make):
     columns = pa.RecordBatch.from_pydict({"k": ["x"] * 3, "n": [1, 2, 3], "at": FAR})
     with StreamHarness(_counted(make), [FAR_ROW]) as harness:
-        harness._wiring.emit(harness._sources[0], ColumnBatch(columns))
+        emit_batch(harness, ColumnBatch(columns))
         assert harness.values() == [1, 1]
         (letter,) = harness.values(1)
     assert letter.record == Row(k="x", n=2, at="20000-11-22 03:33:20.000000")
@@ -372,7 +373,7 @@ def test_a_time_that_python_does_not_have_is_put_aside_where_it_is_read(make):
 def test_a_time_that_python_does_not_have_is_nothing_to_a_function_that_does_not_read_it(make):
     columns = pa.RecordBatch.from_pydict({"k": ["x"] * 3, "n": [0, 2, 3], "at": FAR})
     with StreamHarness(_counted(make), [FAR_ROW]) as harness:
-        harness._wiring.emit(harness._sources[0], ColumnBatch(columns))
+        emit_batch(harness, ColumnBatch(columns))
         (letter,) = harness.values(1)
         assert letter.error_class == "ZeroDivisionError" and letter.record.n == 0
         assert harness.values() == [1, 1]
@@ -384,7 +385,7 @@ def test_without_a_policy_the_error_names_the_column_and_no_other_record():
         StreamHarness(lambda ds: ds.map(lambda row: (row.n, row.at)), [FAR_ROW]) as harness,
         pytest.raises(UserCodeError, match="column 'at': Python has no value") as raised,
     ):
-        harness._wiring.emit(harness._sources[0], ColumnBatch(columns))
+        emit_batch(harness, ColumnBatch(columns))
     assert "at record" not in str(raised.value) and "pyarrow" not in str(raised.value)
 
 

@@ -179,7 +179,7 @@ class TaskManager:
                 return "the JobManager closed the connection"
             heard_at = now
             for message in wire.feed(data):
-                self._handle(message)
+                self.handle(message)
         return self._end_cause
 
     def heartbeat(self) -> Heartbeat:
@@ -284,7 +284,8 @@ class TaskManager:
 
     # ------------------------------------------------------------------ what the JobManager says
 
-    def _handle(self, message: Any) -> None:
+    def handle(self, message: Any) -> None:
+        """Handle one message of the JobManager. Raises: ExternalError: a TaskManager does not accept it."""
         kind = type(message)
         if kind in FENCED or kind is RegistrationAccepted:
             self._feed(message)

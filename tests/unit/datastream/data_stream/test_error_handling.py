@@ -19,6 +19,7 @@ from tests.tools.programs.poison import (
     DIRTY,
     POISON,
     POISON_COUNT,
+    emit_batch,
     key,
     over,
     run,
@@ -80,7 +81,7 @@ def test_an_operator_behind_fails_the_job_itself():
 
 def test_a_result_that_does_not_have_the_declared_type_is_put_aside():
     with StreamHarness(with_letters(lambda ds: ds.map(lambda v: v, Types.INT()))) as harness:
-        harness._wiring.emit(harness._sources[0], RowBatch([1, "no number", 3]))
+        emit_batch(harness, RowBatch([1, "no number", 3]))
         assert harness.values() == [1, 3]
         assert [one.record for one in harness.values(1)] == ["no number"]
 

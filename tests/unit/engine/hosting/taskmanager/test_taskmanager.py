@@ -41,8 +41,8 @@ def manager(running):
 
 def test_a_deposed_leader_cancels_nothing_and_ends_nothing(running, manager, gate):
     for attempt_id in running.attempts:
-        manager._handle(CancelTask(manager.config.resource_id, attempt_id, DEPOSED))
-    manager._handle(Shutdown("late", DEPOSED))
+        manager.handle(CancelTask(manager.config.resource_id, attempt_id, DEPOSED))
+    manager.handle(Shutdown("late", DEPOSED))
     gate.open()
     running.until_ended(ExecutionState.FINISHED)
     assert manager._end_cause is None
@@ -51,14 +51,14 @@ def test_a_deposed_leader_cancels_nothing_and_ends_nothing(running, manager, gat
 def test_the_leader_cancels_and_ends(running, manager):
     running.cancel()
     running.until_ended(ExecutionState.CANCELED)
-    manager._handle(Shutdown("it is over", TOKEN))
+    manager.handle(Shutdown("it is over", TOKEN))
     assert manager._end_cause == "it is over"
 
 
 def test_a_slot_that_is_freed_is_given_back_when_its_tasks_have_ended(running, manager):
     message = running.freeing(SLOT)
-    manager._handle(replace(message, fencing_token=DEPOSED))
-    manager._handle(message)
+    manager.handle(replace(message, fencing_token=DEPOSED))
+    manager.handle(message)
     running.until(lambda: any(isinstance(one, SlotFreed) for one in running.heard))
     assert set(running.states.values()) <= {ExecutionState.RUNNING, ExecutionState.CANCELED}
     assert not manager.heartbeat().ios
@@ -66,7 +66,7 @@ def test_a_slot_that_is_freed_is_given_back_when_its_tasks_have_ended(running, m
 
 def test_a_slot_that_nobody_takes_is_given_back_after_its_time(running, manager):
     me, other = manager.config.resource_id, AllocationId("other")
-    manager._handle(RequestSlot(me, -1, other, JOB, TOKEN))
+    manager.handle(RequestSlot(me, -1, other, JOB, TOKEN))
     running.until(lambda: any(_offers(one, other) for one in running.heard))
     (deadline, _) = manager._slot_timeouts[-1]
     manager._look_at_slot_timeouts(deadline - 0.001)
@@ -81,14 +81,14 @@ def test_a_task_whose_chain_was_not_sent_fails_and_leaves_its_slot(running, mana
     manager._modules.chains.clear()
     running.redeploy()
     assert "was not sent" in running.failure().text
-    manager._handle(running.freeing(SLOT))
+    manager.handle(running.freeing(SLOT))
     running.until(lambda: any(isinstance(one, SlotFreed) for one in running.heard))
 
 
 def test_a_question_of_the_leader_is_answered_and_no_other(running, manager):
     me = manager.config.resource_id
-    manager._handle(AskTaskManager(me, 1, ListLogs(), DEPOSED))
-    manager._handle(AskTaskManager(me, 2, ListLogs(), TOKEN))
+    manager.handle(AskTaskManager(me, 1, ListLogs(), DEPOSED))
+    manager.handle(AskTaskManager(me, 2, ListLogs(), TOKEN))
     running.until(lambda: TaskManagerAnswer(me, 2, LogList(())) in running.heard)
     answers = [one for one in running.heard if isinstance(one, TaskManagerAnswer)]
     assert [one.question_id for one in answers] == [2]
@@ -96,7 +96,7 @@ def test_a_question_of_the_leader_is_answered_and_no_other(running, manager):
 
 def test_what_no_taskmanager_takes_is_refused(manager):
     with pytest.raises(ExternalError, match="does not accept Heartbeat"):
-        manager._handle(Heartbeat(manager.config.resource_id, 0))
+        manager.handle(Heartbeat(manager.config.resource_id, 0))
 
 
 def _offers(message, allocation_id):
