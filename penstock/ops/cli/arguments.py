@@ -152,6 +152,14 @@ def parser() -> argparse.ArgumentParser:
         help="how many TaskManagers, if the program sets no parallelism",
     )
     runs.add_argument("--slots", type=positive, help="slots of each TaskManager")
+    runs.add_argument(
+        "--live",
+        dest="define",
+        action="append_const",
+        default=[],
+        const="penstock.console.live=true",
+        help="show the progress as tables below the output",
+    )
     add_detached(runs)
     add_session_place(runs)
     add_shape(shows)

@@ -1,20 +1,24 @@
 """What the driver's console shows of a job: a few lines on stderr, and its progress.
 
-stdout belongs to print sinks and to the user. The progress is a live table below all output where stderr is a terminal;
-elsewhere it is one line in 10 s.
+stdout belongs to print sinks and to the user. The progress is one line in 10 s, or a live view for who asks for it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 import sys
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final, TextIO
 
+from penstock.engine.hosting.jobmanager.driver_streams import write_text
 from penstock.engine.hosting.observer import EngineFailed, JobEnded, JobObserver, JobTick, JobView
 from penstock.engine.hosting.os.clock import monotonic_ms, wall_ms
 from penstock.engine.hosting.os.file_systems import parted
 from penstock.engine.hosting.os.waiting import Given, owe
-from penstock.engine.hosting.reporting.logs.folding import Folding
+from penstock.engine.hosting.os.worker_thread import WorkerThreads
+from penstock.engine.hosting.reporting.logs.folding import Folding, Repeats
 from penstock.engine.hosting.reporting.say import say
 from penstock.engine.model.config import Settings
 from penstock.engine.model.graph.auto_parallelism import UNDECIDED
@@ -32,6 +36,7 @@ from penstock.engine.model.messages import (
     FailureInfo,
     GraphReplaced,
     JobStatusChanged,
+    LogEvent,
     LogEvents,
     RegisterTaskManager,
     ResetSubtasks,
@@ -42,28 +47,14 @@ from penstock.engine.model.options.scheduling import ConsoleOptions
 from penstock.engine.model.states import JobStatus
 from penstock.engine.model.texts.bounded_text import cut
 from penstock.engine.model.texts.error_text import headline_of, traceback_of
-from penstock.ops.console.live_terminal import is_live, live_terminal
+from penstock.ops.console.live_view import LIVE_VIEW, is_live
 from penstock.ops.console.progress import (
     CheckpointNews,
     Moment,
     Rates,
-    Snapshot,
     line_of,
     snapshot_of,
 )
-
-if TYPE_CHECKING:
-    from penstock.ops.console.progress_table import TableWriter
-
-import contextlib
-import datetime as dt
-from collections.abc import Callable, Sequence
-from typing import TextIO
-
-from penstock.engine.hosting.jobmanager.driver_streams import write_text
-from penstock.engine.hosting.os.worker_thread import WorkerThreads
-from penstock.engine.hosting.reporting.logs.folding import Repeats
-from penstock.engine.model.messages import LogEvent
 
 # ---------------------------------------------------------------------- line writer
 # LineWriter: writes to the console on a thread of its own, so that a slow console never delays
@@ -165,8 +156,9 @@ class Console(JobObserver):
         self._address = address
         self._shows_progress = settings.get(ConsoleOptions.PROGRESS)
         self._writer = LineWriter()
-        self._stream = sys.stderr
-        self._is_live = self._shows_progress and is_live(self._stream)
+        self._is_live = (
+            self._shows_progress and settings.get(ConsoleOptions.LIVE) and is_live(sys.stderr)
+        )
         self._tells_places = self._shows_progress and (
             self._is_live or settings.is_set(ConsoleOptions.PROGRESS)
         )
@@ -179,7 +171,6 @@ class Console(JobObserver):
         self._job = ("", JobId(""))
         self._rates = Rates(self._interval_s)
         self._checkpoints = CheckpointNews()
-        self._table_writer: TableWriter | None = None
         self._taskmanagers: dict[ResourceId, str] = {}
         self._folding = Folding(_FOLDED_MS, grows=True)
 
@@ -304,7 +295,7 @@ class Console(JobObserver):
             self._checkpoints.told(moment, job.checkpoints_under_way),
         )
         if self._is_live:
-            self._writer.call(lambda: self._draw(snapshot), is_optional=True)
+            self._writer.call(lambda: LIVE_VIEW.show(self, snapshot), is_optional=True)
         else:
             self._say(line_of(snapshot))
 
@@ -312,7 +303,7 @@ class Console(JobObserver):
         status, job = event.status, event.job
         self._show_repeats(is_all=True)
         if self._is_live:
-            self._writer.call(lambda: live_terminal(self._stream).remove(self))
+            self._writer.call(lambda: LIVE_VIEW.remove(self))
         if self._tells_places:
             self._tell_places(status, job)
         if status is not JobStatus.FINISHED and job.kept_checkpoint is not None:
@@ -334,14 +325,6 @@ class Console(JobObserver):
         for resource_id, names in tasks.items():
             who = self._taskmanagers.get(resource_id, str(resource_id))
             self._say(f"  {who}: {', '.join(names)}")
-
-    def _draw(self, snapshot: Snapshot) -> None:
-        """Draw the table. On the writer's thread."""
-        from penstock.ops.console.progress_table import JobTable, TableWriter
-
-        if self._table_writer is None:
-            self._table_writer = TableWriter(self._stream)
-        live_terminal(self._stream).show(self, JobTable(self._table_writer, snapshot).lines)
 
     def _moment(self) -> Moment:
         return Moment(time.monotonic() - self._started, wall_ms())

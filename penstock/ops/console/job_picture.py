@@ -1,7 +1,7 @@
 """A job as a notebook shows it: its state, its vertices with their rates, and the verdict, as HTML and as text. Pure.
 
 The HTML needs no script, and is a plain table where a page drops its styles too. Colours follow the page's theme. The table is that of
-the console (`progress_table.py`), with the same figures in the same form.
+the console (`live_view.py`), with the same figures in the same form.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from html import escape
 from typing import Final
 
 from penstock.engine.model.messages import TaskIo, VertexProgress
+from penstock.ops.console.live_view import COLUMNS, Column
 from penstock.ops.console.progress import (
     Moment,
     Rates,
@@ -22,7 +23,6 @@ from penstock.ops.console.progress import (
     snapshot_of,
     under_way_text,
 )
-from penstock.ops.console.progress_table import COLUMNS, Column
 from penstock.ops.jobs.checkpoint_record import END_TO_END, figures_of
 from penstock.ops.jobs.diagnosis.watermarks import LAST_WATERMARK_MS, NO_WATERMARK_MS
 from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot

@@ -1,6 +1,6 @@
 """The progress of a job in words: rates from counters, shares as percentages, and what a line says of them.
 
-Knows no clock, no terminal and no colours. `progress_table.py` shows the same as a table.
+Knows no clock, no terminal and no colours. `live_view.py` shows the same as a table.
 Source: the columns of Flink's web UI, which shows the busiest subtask of each vertex too.
 """
 

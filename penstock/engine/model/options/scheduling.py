@@ -136,8 +136,11 @@ class ConsoleOptions(OptionGroup, title="Console"):
     """What the driver prints."""
 
     PROGRESS = flag("penstock.console.progress", "true")
-    """Whether the driver shows the progress of the job: a live table where stderr is a terminal, elsewhere lines."""
+    """Whether the driver shows the progress of the job: lines, or a live view."""
+    LIVE = flag("penstock.console.live", "false")
+    """Show the progress as tables below the output of the program, where stderr is a terminal; `penstock run --live` sets it. What
+    Spark's JVM writes there meanwhile may be drawn over."""
     PROGRESS_INTERVAL = duration("penstock.console.progress-interval", "1 s")
-    """How often the live table gets new figures."""
+    """How often the live view gets new figures."""
     LINE_INTERVAL = duration("penstock.console.line-interval", "10 s")
-    """How often a line tells the progress where stderr is no terminal."""
+    """How often a line shows the progress."""

@@ -4,13 +4,14 @@ import io
 import re
 
 import pytest
+from rich.console import Console
 
 from penstock.engine.model.checkpoints import CheckpointMetrics, CheckpointType
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.messages import CheckpointEnded, VertexProgress
 from penstock.engine.model.states import ExecutionState, JobStatus
+from penstock.ops.console.live_view import JobTable
 from penstock.ops.console.progress import CheckpointNews, Moment, Rates, line_of, snapshot_of
-from penstock.ops.console.progress_table import JobTable, TableWriter
 
 FIGURES = ["in/s", "out/s", "busy", "back-pressured", "watermark lag"]
 SOURCE, SINK = VertexId("source"), VertexId("sink")
@@ -84,19 +85,19 @@ def test_a_line_tells_all_that_is_known():
     )
 
 
-@pytest.fixture
-def plain(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("NO_COLOR", "1")
-    return TableWriter(io.StringIO())
+def lines_of(columns, **options):
+    shown = io.StringIO()
+    console = Console(file=shown, width=columns, **options)
+    console.print(JobTable(snapshot()))
+    return shown.getvalue().splitlines()
 
 
 def words(line):
     return [word.strip() for word in line.split("  ") if word.strip()]
 
 
-def test_a_wide_table_has_all_columns(plain):
-    head, titles, source, sink = plain.lines(snapshot(), 120)
+def test_a_wide_table_has_all_columns():
+    head, titles, source, sink = lines_of(120)
     assert head == "word count: 2 s, RUNNING, 2,500 records/s, checkpoint under way"
     assert words(titles) == ["vertex", "subtasks", *FIGURES]
     assert words(source) == ["Source: numbers", "2 RUNNING", "0", "1,500", "95%", "0%", "-"]
@@ -104,37 +105,23 @@ def test_a_wide_table_has_all_columns(plain):
     assert words(sink) == ["Reduce -> Sink: Print", "2 RUNNING", *figures]
 
 
-def test_a_narrow_table_has_the_columns_that_fit(plain):
-    assert words(plain.lines(snapshot(), 80)[1]) == ["vertex", *FIGURES]
-    assert words(plain.lines(snapshot(), 60)[1]) == ["vertex", "records/s", "busy", "watermark lag"]
-    narrow = plain.lines(snapshot(), 30)
+def test_a_narrow_table_has_the_columns_that_fit():
+    assert words(lines_of(80)[1]) == ["vertex", *FIGURES]
+    assert words(lines_of(60)[1]) == ["vertex", "records/s", "busy", "watermark lag"]
+    narrow = lines_of(30)
     assert words(narrow[1]) == ["vertex", "records/s", "busy"]
     assert words(narrow[3])[1:] == ["1,000", "0%"]
 
 
 @pytest.mark.parametrize("columns", range(20, 200, 7))
-def test_no_line_is_wider_than_the_window(plain, columns):
-    lines = plain.lines(snapshot(), columns)
+def test_no_line_is_wider_than_the_window(columns):
+    lines = lines_of(columns)
     assert len(lines) == 4
     assert max(map(len, lines)) <= columns
 
 
-def test_a_tiny_window_has_no_room_for_a_table(plain):
-    assert plain.lines(snapshot(), 19) == []
-
-
-def test_what_hinders_a_job_is_coloured(monkeypatch):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("FORCE_COLOR", "1")  # The colours of a terminal, for what is none.
-    _, _, source, sink = TableWriter(io.StringIO()).lines(snapshot(), 120)
+def test_what_hinders_a_job_is_coloured():
+    colours = {"force_terminal": True, "color_system": "standard", "legacy_windows": False}
+    _, _, source, sink = lines_of(120, **colours)
     assert "\x1b[33m 95%" in source
     assert re.search(r"\x1b\[31m +25%", sink)
-
-
-def test_a_table_is_laid_out_once_for_each_width(plain, monkeypatch):
-    table = JobTable(plain, snapshot())
-    lines = table.lines(100)
-    monkeypatch.setattr(plain, "lines", lambda _snapshot, columns: [f"for {columns}"])
-    assert table.lines(100) is lines
-    assert table.lines(50) == ["for 50"]
