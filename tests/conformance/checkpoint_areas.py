@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.engine.machines.checkpoints.failure_counter import FailureCounter
+from penstock.engine.machines.checkpoints.coordinator import FailureCounter
 from penstock.engine.machines.checkpoints.requests import (
     CheckpointRequest,
     Refusal,

@@ -4,10 +4,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.engine.machines.taskmanager.cancellation import CancellationSchedule, CancelStep
-from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
-from penstock.engine.machines.taskmanager.task_lifecycle import TaskLifecycle, refusal_of_checkpoint
-from penstock.engine.machines.taskmanager.task_slots import TaskSlot
+from penstock.engine.machines.taskmanager.task_executor import TaskExecutor, TaskSlot
+from penstock.engine.machines.taskmanager.task_lifecycle import (
+    CancellationSchedule,
+    CancelStep,
+    TaskLifecycle,
+    refusal_of_checkpoint,
+)
 from penstock.engine.model.deployment import TaskDeployment
 from penstock.engine.model.errors import ExternalError, IllegalTransition
 from penstock.engine.model.ids import (

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from penstock.engine.metrics.quantiles import quantile
+from penstock.engine.metrics.registry import quantile
 from penstock.engine.model.checkpoint_statistics import RestoredCheckpoint
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.job_events import CheckpointRestored

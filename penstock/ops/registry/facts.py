@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings, Retention
-from penstock.engine.machines.failover.restart_backoff import (
+from penstock.engine.machines.failover import (
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,

@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from penstock.engine.machines.checkpoints.completed_store import CompletedCheckpointStore
 from penstock.engine.machines.checkpoints.coordinator import CheckpointCoordinator
-from penstock.engine.machines.checkpoints.coordinator_state import CheckpointCourse
+from penstock.engine.machines.checkpoints.coordinator_state import (
+    CheckpointCourse,
+    CompletedCheckpointStore,
+    Handover,
+)
 from penstock.engine.machines.checkpoints.gateway import Emit
-from penstock.engine.machines.checkpoints.handover import Handover
 from penstock.engine.machines.checkpoints.restore import RestorePlan
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex

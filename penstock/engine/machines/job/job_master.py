@@ -18,12 +18,14 @@ from penstock.engine.machines.execution.execution_graph import ExecutionGraph
 from penstock.engine.machines.execution.regions import Regions
 from penstock.engine.machines.job.exception_history import ExceptionHistory
 from penstock.engine.machines.job.failure_handler import FailureHandler
-from penstock.engine.machines.job.generation_handover import GenerationHandover
 from penstock.engine.machines.job.handed_over import HandedOver, adopt_attempts
-from penstock.engine.machines.job.handover_changes import HandoverChanges, SuccessionEvent
+from penstock.engine.machines.job.handover_changes import (
+    GenerationHandover,
+    HandoverChanges,
+    SuccessionEvent,
+)
 from penstock.engine.machines.job.job_checks import check_job
-from penstock.engine.machines.job.job_state import job_state_of
-from penstock.engine.machines.job.job_transitions import JobTransitions
+from penstock.engine.machines.job.job_state import JobTransitions, job_state_of
 from penstock.engine.machines.job.job_views import (
     SeatsView,
     SubtaskView,

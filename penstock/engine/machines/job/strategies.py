@@ -8,19 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph
-from penstock.engine.machines.execution.partition_release import (
+from penstock.engine.machines.execution.regions import (
     PartitionRelease,
+    Regions,
     ReleaseAtEnd,
     ReleaseByRegion,
 )
-from penstock.engine.machines.execution.regions import Regions
-from penstock.engine.machines.failover.failover import FailoverStrategy, RestartAll, RestartRegions
+from penstock.engine.machines.failover import FailoverStrategy, RestartAll, RestartRegions
 from penstock.engine.machines.job_state.job_settings import FailoverMode, JobSettings
 from penstock.engine.machines.scheduling.scheduling import (
     PipelinedRegionScheduling,
     SchedulingStrategy,
+    VertexwiseScheduling,
 )
-from penstock.engine.machines.scheduling.vertexwise import VertexwiseScheduling
 from penstock.engine.model.graph.job_graph import JobType
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from penstock.engine.machines.execution.execution import Consequence, ExecutionEvent
 from penstock.engine.machines.execution.execution_graph import ExecutionVertex
 from penstock.engine.machines.job.failure_handler import FailureHandler
-from penstock.engine.machines.job.job_state import JobState
-from penstock.engine.machines.job.job_transitions import JobTransitions
+from penstock.engine.machines.job.job_state import JobState, JobTransitions
 from penstock.engine.machines.job_state.failures import canceled_unasked, unexpected_report
 from penstock.engine.machines.scheduling.scheduling import SchedulingStrategy
 from penstock.engine.model.messages import (

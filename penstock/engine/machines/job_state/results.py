@@ -1,7 +1,6 @@
 """Results that outlive their tasks: where they are, and when they are released.
 
-Source: Flink JobMasterPartitionTracker. `partition_release.py` decides when a result is no longer
-needed.
+Source: Flink JobMasterPartitionTracker. `regions.py` decides when a result is no longer needed.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from penstock.engine.machines.execution.execution_graph import (
     ExecutionVertex,
     ResultPartition,
 )
-from penstock.engine.machines.execution.partition_release import PartitionRelease
-from penstock.engine.machines.job_state.event_log import EventLog
+from penstock.engine.machines.execution.regions import PartitionRelease
+from penstock.engine.machines.story import EventLog
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.messages import ReleasePartitions
 from penstock.engine.model.states import ExecutionState

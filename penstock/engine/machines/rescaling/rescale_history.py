@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from penstock.engine.machines.rescaling.parallelism import SharingGroup, VertexParallelism
+from penstock.engine.machines.rescaling.slot_allocator import SharingGroup, VertexParallelism
 from penstock.engine.model.elastic.rescales import (
     Change,
     Rescale,

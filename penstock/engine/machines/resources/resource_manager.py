@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import assert_never
 
-from penstock.engine.machines.resources.known_taskmanagers import (
+from penstock.engine.machines.resources.registered_taskmanagers import (
     Need,
+    Registered,
     SlotOfTaskManager,
     Starting,
     check_slots,
     check_taskmanagers,
+    slots_profile,
 )
-from penstock.engine.machines.resources.registered import Registered, slots_profile
 from penstock.engine.machines.resources.resource_allocation import (
     AllocationRules,
     Worker,

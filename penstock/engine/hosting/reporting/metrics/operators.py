@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from penstock.engine.hosting.reporting.metrics.user import Allowance, UserMetricsView
-from penstock.engine.metrics.histogram import quantiles_of
-from penstock.engine.metrics.meter import SpentTime
-from penstock.engine.metrics.registry import Registry
+from penstock.engine.metrics.registry import Registry, SpentTime, quantiles_of
 from penstock.engine.metrics.report_format import Section
 from penstock.engine.metrics.scopes import Component
 from penstock.engine.model.metrics import Groups, Measured, MetricType, Value, counter, gauge

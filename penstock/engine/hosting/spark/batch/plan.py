@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.engine.machines.batch.parallelism import Subpartitions
-from penstock.engine.machines.execution.distribution import partition_ranges
+from penstock.engine.machines.batch import Subpartitions
+from penstock.engine.machines.execution.execution_graph import partition_ranges
 from penstock.engine.model.graph.auto_parallelism import UNDECIDED, SubpartitionRange
 from penstock.engine.model.graph.job_graph import JobGraph, JobVertex
 from penstock.engine.model.graph.partitioning import DistributionPattern, ShipStrategy

@@ -4,7 +4,7 @@
 
 import pytest
 
-from penstock.engine.machines.checkpoints.completed_store import CompletedCheckpointStore
+from penstock.engine.machines.checkpoints.coordinator_state import CompletedCheckpointStore
 from penstock.engine.machines.checkpoints.settings import Retention
 from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.completed_checkpoint import CompletedCheckpoint

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.machines.rescaling.parallelism import (
+from penstock.engine.machines.rescaling.slot_allocator import (
     SharingGroup,
     desired_slots,
     minimum_slots,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.engine.machines.rescaling.parallelism import SharingGroup, VertexParallelism
 from penstock.engine.machines.rescaling.rescale_history import RescaleHistory
+from penstock.engine.machines.rescaling.slot_allocator import SharingGroup, VertexParallelism
 from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds as Bounds
 from penstock.engine.model.elastic.rescales import (
     Change,

@@ -4,8 +4,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from penstock.engine.machines.rescaling.parallelism import SharingGroup, parallelism_for
-from penstock.engine.machines.rescaling.slot_assignment import FormerAssignment, FormerPlace
+from penstock.engine.machines.rescaling.slot_allocator import (
+    FormerAssignment,
+    FormerPlace,
+    SharingGroup,
+    parallelism_for,
+)
 from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds as Bounds
 from penstock.engine.model.ids import ExecutionVertexId as Subtask
 from penstock.engine.model.key_groups import key_group_range
