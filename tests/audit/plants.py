@@ -15,10 +15,9 @@ from penstock.engine.machines.checkpoints.coordinator import CheckpointCoordinat
 from penstock.engine.machines.checkpoints.coordinator_state import CompletedCheckpointStore
 from penstock.engine.machines.checkpoints.pending import PendingCheckpoint, Phase
 from penstock.engine.machines.sources import SplitAssignmentTracker
-from penstock.engine.runtime.checkpoint.barrier_handler import SingleBarrierHandler
-from penstock.engine.runtime.checkpoint.barrier_tracker import BarrierTracker
-from penstock.engine.runtime.checkpoint.in_flight import InputsInFlight, replayed
-from penstock.engine.runtime.checkpoint.notifications import (
+from penstock.engine.runtime.checkpoint.barrier_handler import BarrierTracker, SingleBarrierHandler
+from penstock.engine.runtime.checkpoint.input_checkpoints import InputsInFlight, replayed
+from penstock.engine.runtime.checkpoint.subtask import (
     CheckpointNotifications,
     Completed,
     FinalCheckpoint,

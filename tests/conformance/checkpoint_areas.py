@@ -13,7 +13,7 @@ from penstock.engine.machines.checkpoints.requests import (
 )
 from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.messages.checkpoints import CheckpointFailureReason as Reason
-from penstock.engine.runtime.checkpoint.notifications import (
+from penstock.engine.runtime.checkpoint.subtask import (
     Aborted,
     CheckpointNotifications,
     Completed,

@@ -42,12 +42,18 @@ from penstock.engine.runtime.elements import RowBatch
 from penstock.engine.runtime.task.input_processor import (
     ALL,
     InputSelectionHandler,
+    InputStatus,
     StreamMultipleInputProcessor,
+    next_move,
     select_next,
 )
-from penstock.engine.runtime.task.input_status import InputStatus, next_move
-from penstock.engine.runtime.task.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
-from penstock.engine.runtime.task.mailbox_processor import MailboxProcessor
+from penstock.engine.runtime.task.mailbox import (
+    MIN_PRIORITY,
+    Mail,
+    MailboxClosed,
+    MailboxProcessor,
+    TaskMailbox,
+)
 from tests.conformance.compare import differences
 from tests.tools.runtime.mailboxes import Threads
 

@@ -28,9 +28,8 @@ from penstock.engine.machines.job_state import job_status as job_machine
 from penstock.engine.machines.job_state.job_status import JobStatusEvent
 from penstock.engine.machines.story import Story
 from penstock.engine.model.graph.auto_parallelism import UNDECIDED, SubpartitionRange, cut, decided
-from penstock.engine.model.graph.job_graph import JobGraph, JobVertex
+from penstock.engine.model.graph.job_graph import JobGraph, JobVertex, sort_job_vertices
 from penstock.engine.model.graph.partitioning import ShipStrategy
-from penstock.engine.model.graph.topology import sort_job_vertices
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, VertexId
 from penstock.engine.model.messages import (
     ExecutionStateChanged,

@@ -27,8 +27,7 @@ from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.job_graph import ResultPartitionType
 from penstock.engine.model.ids import PartitionId
 from penstock.engine.model.messages import FailureInfo
-from penstock.engine.model.options.option import Option
-from penstock.engine.model.options.parsing import INT_MAX
+from penstock.engine.model.options.option import INT_MAX, Option
 from penstock.engine.model.options.scheduling import RestartOptions
 from penstock.engine.model.states import ExecutionState
 

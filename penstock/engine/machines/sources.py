@@ -53,7 +53,7 @@ HIGHEST: Final = 2**63 - 1
 
 
 class WatermarkAlignment:
-    """WatermarkAlignment: how far the sources of one group may run ahead of the slowest one.
+    """How far the sources of one group may run ahead of the slowest one.
 
     Readers report their watermark periodically. All are told `minimum + drift`, and wait above it.
     Knows no clock and no source. Source: Flink SourceCoordinator.WatermarkAggregator

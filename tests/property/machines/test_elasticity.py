@@ -20,7 +20,7 @@ from penstock.engine.machines.rescaling.transition_manager import (
     TransitionManager,
     TransitionTimings,
 )
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds
+from penstock.engine.model.elastic import ParallelismBounds
 from tests.tools.machines.slot_plans import make_plan
 
 

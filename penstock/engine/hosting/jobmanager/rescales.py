@@ -17,7 +17,7 @@ from penstock.engine.machines.generations.desired_resources import (
     refusal_of_sizes,
 )
 from penstock.engine.machines.rescaling.requirements import check_requirements, default_requirements
-from penstock.engine.model.elastic.parallelism_bounds import (
+from penstock.engine.model.elastic import (
     JobResourceRequirements,
     ParallelismBounds,
     requirements_to_plain,

@@ -35,9 +35,9 @@ from penstock.engine.runtime.operators.stateless import FilterOperator, Function
 from penstock.engine.runtime.operators.windowed.base import WindowOperator
 from penstock.engine.runtime.operators.windowed.functions import AggregateContents
 from penstock.engine.runtime.operators.windowed.grid import GridWindowOperator
-from penstock.engine.runtime.row_functions.counts import steps_of_count
+from penstock.engine.runtime.row_functions.known_code import Refused
 from penstock.engine.runtime.row_functions.plans import Strategy, fields_plan_of, plan_of
-from penstock.engine.runtime.row_functions.refusals import Refused
+from penstock.engine.runtime.row_functions.reduces import steps_of_count
 from penstock.engine.runtime.row_functions.runner import TURNED_OFF
 from penstock.engine.runtime.sources.contract import Source
 from penstock.engine.runtime.sources.operator import SourceOperator

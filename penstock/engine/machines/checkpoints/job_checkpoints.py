@@ -22,7 +22,7 @@ from penstock.engine.machines.checkpoints.gateway import Emit
 from penstock.engine.machines.checkpoints.restore import RestorePlan
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.messages.checkpoints import (

@@ -21,11 +21,12 @@ from penstock.engine.machines.execution.execution_graph import (
 from penstock.engine.model.checkpoints import (
     CheckpointMetrics,
     CheckpointType,
+    CompletedCheckpoint,
+    OperatorCheckpoint,
     OperatorSubtaskState,
     RedistributionMode,
     SubtaskState,
 )
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, JobId
 from penstock.engine.model.messages.checkpoints import CheckpointEnded, CheckpointFailureReason
 from penstock.engine.model.states import ExecutionState

@@ -23,17 +23,15 @@ from penstock.engine.machines.checkpoints.key_checks import (
     verdict_on_keys,
 )
 from penstock.engine.model.checkpoints import (
-    ListStateHandle,
-    OperatorSubtaskState,
-    RedistributionMode,
-    StateHandle,
-)
-from penstock.engine.model.completed_checkpoint import (
     CompletedCheckpoint,
     InFlightShare,
+    ListStateHandle,
     ListStateShare,
     OperatorCheckpoint,
     OperatorRestore,
+    OperatorSubtaskState,
+    RedistributionMode,
+    StateHandle,
     TaskRestore,
 )
 from penstock.engine.model.errors import ConfigurationError

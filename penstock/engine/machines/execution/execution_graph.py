@@ -15,9 +15,7 @@ from operator import attrgetter
 
 from penstock.engine.machines.execution import execution as machine
 from penstock.engine.machines.execution.execution import Consequence, ExecutionEvent
-from penstock.engine.model.aggregate_state import aggregate_state
-from penstock.engine.model.checkpoints import SubtaskState
-from penstock.engine.model.completed_checkpoint import TaskRestore
+from penstock.engine.model.checkpoints import SubtaskState, TaskRestore
 from penstock.engine.model.deployment import Producers
 from penstock.engine.model.errors import GraphError
 from penstock.engine.model.graph.auto_parallelism import UNDECIDED
@@ -27,9 +25,9 @@ from penstock.engine.model.graph.job_graph import (
     JobGraph,
     JobVertex,
     ResultPartitionType,
+    sort_job_vertices,
 )
 from penstock.engine.model.graph.partitioning import DistributionPattern
-from penstock.engine.model.graph.topology import sort_job_vertices
 from penstock.engine.model.ids import (
     AllocationId,
     AttemptId,
@@ -40,7 +38,7 @@ from penstock.engine.model.ids import (
     VertexId,
 )
 from penstock.engine.model.messages import Committable, FailureInfo, TaskIo
-from penstock.engine.model.states import ExecutionState
+from penstock.engine.model.states import ExecutionState, aggregate_state
 
 DEFAULT_HISTORY_SIZE = 16
 

@@ -42,12 +42,14 @@ from penstock.engine.machines.rescaling.transition_manager import (
     Prospect,
     TransitionManager,
 )
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
-from penstock.engine.model.elastic.parallelism_bounds import (
+from penstock.engine.model.checkpoints import CompletedCheckpoint
+from penstock.engine.model.elastic import (
     JobResourceRequirements,
     ParallelismBounds,
+    RescaleCause,
+    RescaleEnd,
+    Rescales,
 )
-from penstock.engine.model.elastic.rescales import RescaleCause, RescaleEnd, Rescales
 from penstock.engine.model.errors import ConfigurationError, GraphError
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.graph.rescaling import parallelism_of, rescaled

@@ -21,7 +21,7 @@ from penstock.engine.machines.rescaling.slot_allocator import (
     parallelism_for,
     sharing_groups,
 )
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds
+from penstock.engine.model.elastic import ParallelismBounds
 from penstock.engine.model.errors import ConfigurationError, GraphError
 from penstock.engine.model.graph.job_graph import JobGraph
 from penstock.engine.model.graph.rescaling import (

@@ -36,7 +36,7 @@ from penstock.engine.machines.rescaling.slot_allocator import (
 from penstock.engine.machines.scheduling.scheduling import SchedulingStrategy
 from penstock.engine.machines.slots.shared_slots import SharedSlot, SharedSlots
 from penstock.engine.machines.slots.slot_sharing import SharingGroup
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.graph.job_graph import JobVertex
 from penstock.engine.model.graph.rescaling import parallelism_of
 from penstock.engine.model.ids import AllocationId, ResourceId, VertexId

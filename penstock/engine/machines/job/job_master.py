@@ -43,7 +43,7 @@ from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.job_state.job_status import JobStatusEvent
 from penstock.engine.machines.scheduling.bulks import Bulk
 from penstock.engine.machines.story import Story
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.ids import AttemptId
 from penstock.engine.model.messages import (

@@ -36,7 +36,7 @@ from penstock.engine.machines.slots.slot_sharing import (
     task_balanced,
 )
 from penstock.engine.machines.story import EventLog, Story
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.ids import AllocationId
 from penstock.engine.model.messages import DeployTask, ResetSubtasks, SetTimer

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds
+from penstock.engine.model.elastic import ParallelismBounds
 from penstock.engine.model.graph.job_graph import JobVertex
 from penstock.engine.model.ids import AllocationId, ExecutionVertexId, ResourceId, VertexId
 from penstock.engine.model.key_groups import key_group_range, operator_index

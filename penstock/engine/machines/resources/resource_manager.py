@@ -52,7 +52,7 @@ from penstock.engine.model.messages import (
     TaskManagerStartFailed,
 )
 from penstock.engine.model.options.cluster import ResourceOptions, TaskManagerOptions
-from penstock.engine.model.options.parsing import INT_MAX
+from penstock.engine.model.options.option import INT_MAX
 from penstock.engine.model.slot_size import UNSIZED, SlotSize, cores_of, describe
 from penstock.engine.model.texts.amounts import counted
 

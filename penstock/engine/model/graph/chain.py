@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.engine.model.graph.error_rule import ErrorRule
 from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.engine.model.graph.stream_graph import ErrorRule
 from penstock.engine.model.ids import DataSetId
 from penstock.engine.model.pickled_fields import set_fields
 

@@ -37,6 +37,8 @@ from penstock.engine.model.messages.control import (
     DriverData,
     Heartbeat,
     KillTaskManager,
+    LogEvent,
+    LogEvents,
     MasterHeartbeat,
     MaxAllowedWatermark,
     MetricsReport,
@@ -89,7 +91,6 @@ from penstock.engine.model.messages.job import (
     TimerFired,
     UpdatePartitions,
 )
-from penstock.engine.model.messages.logs import LogEvent, LogEvents
 from penstock.engine.model.messages.questions import (
     MOST_OF_PIECE,
     Answer,

@@ -20,7 +20,7 @@ from penstock.engine.runtime.operators.keyed import KEY_ENDS, KeyedOperator
 from penstock.engine.runtime.operators.reduce import REDUCE_TABLE, REDUCED, names_in
 from penstock.engine.runtime.operators.stateless import rows_of, whole
 from penstock.engine.runtime.records.output_copies import own_copy
-from penstock.engine.runtime.records.row_names import named
+from penstock.engine.runtime.records.parts import named
 from penstock.engine.runtime.state.contract import KeyTable
 
 _MISSING: Final = object()

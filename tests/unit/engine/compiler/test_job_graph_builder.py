@@ -16,7 +16,12 @@ from penstock.engine.compiler.job_graph_builder import (
 )
 from penstock.engine.model.errors import GraphError
 from penstock.engine.model.graph.chain import ChainSpec
-from penstock.engine.model.graph.job_graph import JobGraph, ResultPartitionType
+from penstock.engine.model.graph.job_graph import (
+    JobGraph,
+    ResultPartitionType,
+    sort_job_vertices,
+    topological_order,
+)
 from penstock.engine.model.graph.partitioning import (
     DistributionPattern,
     Partitioning,
@@ -30,7 +35,6 @@ from penstock.engine.model.graph.stream_graph import (
     StreamNode,
 )
 from penstock.engine.model.graph.stream_graph import ChainingStrategy as C
-from penstock.engine.model.graph.topology import sort_job_vertices, topological_order
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.key_groups import default_max_parallelism
 

@@ -17,7 +17,7 @@ from penstock.engine.runtime.elements import MIN_WATERMARK
 from penstock.engine.runtime.sources.operator import SourceOperator
 from penstock.engine.runtime.task.chain import OperatorChain
 from penstock.engine.runtime.task.chain_node import ChainNode
-from penstock.engine.runtime.watermarks.split_times import SplitSpent
+from penstock.engine.runtime.watermarks.by_split import SplitSpent
 
 StateSize = Callable[[str], "int | None"]
 

@@ -23,7 +23,7 @@ from penstock.engine.hosting.taskmanager.task.network_metrics import (
 from penstock.engine.metrics.registry import Histogram, LongestTime, Registry
 from penstock.engine.model.metrics import Groups, counter, gauge
 from penstock.engine.runtime.elements import MIN_WATERMARK
-from penstock.engine.runtime.task.mailbox_processor import MailboxProcessor
+from penstock.engine.runtime.task.mailbox import MailboxProcessor
 from penstock.engine.runtime.task.time_gauge import TimeGauge, TimeShares
 
 PROBES: Final = 60

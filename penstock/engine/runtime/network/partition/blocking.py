@@ -24,12 +24,16 @@ from penstock.engine.runtime.network.partition.bounded_data import (
 from penstock.engine.runtime.network.partition.buffer_builder import (
     BlockingFormat,
     BufferBuilder,
+    RecordDeserializer,
     event_buffer,
 )
-from penstock.engine.runtime.network.partition.record_framing import RecordDeserializer
 from penstock.engine.runtime.network.partition.subpartition import REFUSED, Lock, SubpartitionOwner
-from penstock.engine.runtime.network.sequence import following
-from penstock.engine.runtime.network.subpartition_view import NextType, Polled, ViewListener
+from penstock.engine.runtime.network.subpartition_view import (
+    NextType,
+    Polled,
+    ViewListener,
+    following,
+)
 
 # ---------------------------------------------------------------------- blocking view
 # BoundedBlockingView: one reading of one subpartition of a blocking result, whichever kind it is.

@@ -21,17 +21,21 @@ from penstock.engine.runtime.codecs.codec import concat
 from penstock.engine.runtime.elements import Batch, ColumnBatch, Element, EndOfPartition
 from penstock.engine.runtime.network.network_memory import LocalBufferPool
 from penstock.engine.runtime.network.partition.frame_queue import FrameQueue
-from penstock.engine.runtime.network.partition.row_size import RowSize
 from penstock.engine.runtime.network.partition.subpartition import (
     REFUSED,
     BufferAccount,
     Lock,
     Marks,
     OutputState,
+    RowSize,
     SubpartitionOwner,
 )
-from penstock.engine.runtime.network.sequence import following
-from penstock.engine.runtime.network.subpartition_view import NextType, Polled, ViewListener
+from penstock.engine.runtime.network.subpartition_view import (
+    NextType,
+    Polled,
+    ViewListener,
+    following,
+)
 
 MAX_ROWS_PER_FRAME: Final = 2048
 _COLUMN_ROWS_DIRECT: Final = 1024

@@ -18,7 +18,7 @@ from penstock.engine.runtime.network.partition.bounded_data import (
     MappedFileData,
     MemoryMappedData,
 )
-from penstock.engine.runtime.network.partition.compression import BufferCompressor
+from penstock.engine.runtime.network.partition.buffer_builder import BufferCompressor
 
 _KINDS: dict[str, type[FileData | MappedFileData | MemoryMappedData]] = {
     "file": FileData,

@@ -15,8 +15,8 @@ from penstock.engine.model.pickled_fields import set_fields
 from penstock.engine.model.types import ListTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.engine.runtime.context import KeyedStateStore, UserFunction
 from penstock.engine.runtime.records.output_copies import own_copy, same
-from penstock.engine.runtime.records.row_names import named
-from penstock.engine.runtime.row_functions.counts import Counting
+from penstock.engine.runtime.records.parts import named
+from penstock.engine.runtime.row_functions.reduces import Counting
 from penstock.engine.runtime.state.contract import KeyedStateBackend, MergingState
 from penstock.engine.runtime.state.descriptors import (
     AggregatingStateDescriptor,

@@ -21,17 +21,21 @@ from penstock.engine.runtime.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.engine.runtime.state.key_migration import RestoredKeys
-from penstock.engine.runtime.state.rocks.cleanup import RocksCleanup
+from penstock.engine.runtime.state.migration import RestoredKeys, raw_change
 from penstock.engine.runtime.state.rocks.database import (
     Database,
     Remove,
+    RocksStore,
     SlotMemory,
     groups_in,
     remove_now,
 )
-from penstock.engine.runtime.state.rocks.encoding import encode_namespace, key_suffix, prefix_of
-from penstock.engine.runtime.state.rocks.formats import columns_of
+from penstock.engine.runtime.state.rocks.encoding import (
+    columns_of,
+    encode_namespace,
+    key_suffix,
+    prefix_of,
+)
 from penstock.engine.runtime.state.rocks.restore import (
     check_some_keys,
     copy_groups,
@@ -41,9 +45,10 @@ from penstock.engine.runtime.state.rocks.restore import (
     parts_in,
     put_back,
 )
-from penstock.engine.runtime.state.rocks.snapshots import RocksSnapshot, snapshot_at
+from penstock.engine.runtime.state.rocks.snapshots import Lock, RocksSnapshot, Uploads, snapshot_at
 from penstock.engine.runtime.state.rocks.states import (
     RocksAggregatingState,
+    RocksCleanup,
     RocksListState,
     RocksMapState,
     RocksReducingState,
@@ -51,9 +56,7 @@ from penstock.engine.runtime.state.rocks.states import (
     RocksTable,
     RocksValueState,
 )
-from penstock.engine.runtime.state.rocks.store import RocksStore
 from penstock.engine.runtime.state.rocks.timers import RocksTimerQueue
-from penstock.engine.runtime.state.rocks.uploads import Lock, Uploads
 from penstock.engine.runtime.state.rocks.windows import RocksWindowTables
 from penstock.engine.runtime.state.snapshot import (
     RestoredDatabase,
@@ -62,7 +65,6 @@ from penstock.engine.runtime.state.snapshot import (
     check_key_hash,
 )
 from penstock.engine.runtime.state.timer_queues import HeapTimerQueue, TimerQueue
-from penstock.engine.runtime.state.value_migration import raw_change
 from penstock.engine.runtime.state.window_tables import Fold
 
 _KNOWN_GROUPS: Final = 65_536

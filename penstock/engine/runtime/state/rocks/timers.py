@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Final
 
 from penstock.engine.runtime.keys.hashing import original_key
-from penstock.engine.runtime.state.rocks.database import groups_in, rows_with
+from penstock.engine.runtime.state.rocks.database import RocksStore, groups_in, rows_with
 from penstock.engine.runtime.state.rocks.encoding import (
     GROUP,
     group_start,
@@ -22,7 +22,6 @@ from penstock.engine.runtime.state.rocks.encoding import (
     key_suffix,
     time_of,
 )
-from penstock.engine.runtime.state.rocks.store import RocksStore
 from penstock.engine.runtime.state.timer_queues import TIMERS, TimerQueue
 
 _CACHED: Final = 128

@@ -6,7 +6,7 @@ from penstock.engine.machines.generations.adaptive_master import why_it_stays
 from penstock.engine.machines.job.handed_over import HoldSlots
 from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings
 from penstock.engine.model.checkpoints import CheckpointType
-from penstock.engine.model.elastic.rescales import RescaleCause, RescaleEnd
+from penstock.engine.model.elastic import RescaleCause, RescaleEnd
 from penstock.engine.model.messages import (
     CancelJob,
     CheckpointEnded,

@@ -11,7 +11,7 @@ from penstock.engine.machines.generations.desired_resources import (
     check_elastic,
     refusal_of_graph,
 )
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds
+from penstock.engine.model.elastic import ParallelismBounds
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.job_graph import OperatorInfo
 from penstock.engine.model.graph.partitioning import ShipStrategy

@@ -9,7 +9,7 @@ from penstock.engine.machines.rescaling.slot_allocator import (
     parallelism_for,
     sharing_groups,
 )
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds as Bounds
+from penstock.engine.model.elastic import ParallelismBounds as Bounds
 from penstock.engine.model.graph.job_graph import JobVertex
 
 X = SharingGroup("x", {"x1": Bounds(2, 9)})

@@ -10,7 +10,7 @@ from penstock.engine.machines.rescaling.slot_allocator import (
     SharingGroup,
     parallelism_for,
 )
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds as Bounds
+from penstock.engine.model.elastic import ParallelismBounds as Bounds
 from penstock.engine.model.ids import ExecutionVertexId as Subtask
 from penstock.engine.model.key_groups import key_group_range
 from tests.tools.machines.slot_plans import execution_groups, make_plan
