@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from penstock.engine.model.errors import GraphError
 from penstock.engine.model.graph.auto_parallelism import AutoParallelism
 from penstock.engine.model.graph.partitioning import DistributionPattern, ShipStrategy
 from penstock.engine.model.ids import BlobKey, DataSetId, JobId, VertexId
 from penstock.engine.model.key_types import KeyType
-from penstock.engine.model.pickled_fields import set_fields
 from penstock.engine.model.slot_size import SlotSize
 
 
@@ -109,10 +108,6 @@ class OperatorInfo:
     function: FunctionStrategy | None = None
     selectors: tuple[SelectorStrategy, ...] = ()
     reads: FieldsRead | None = None
-
-    def __setstate__(self, state: Sequence[Any]) -> None:
-        """A job graph that an earlier release stored has fewer fields."""
-        set_fields(self, state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from penstock.engine.model.row import CHANGEABLE, copied
 from penstock.engine.runtime.elements import classes_of
@@ -437,14 +437,6 @@ HeapKeyedStateBackend.kinds = {
 }
 
 
-class ExpiringState(Protocol):
-    """Tables with values that may have expired: namespace -> state key -> value."""
-
-    tables: dict[Any, dict[Any, Any]]
-
-    def drop_expired(self, namespace: Any, skey: Any) -> None: ...
-
-
 class IncrementalCleanup:
     """Drops expired values of a heap state step by step. Knows the tables, but not the kinds of state.
 
@@ -453,7 +445,7 @@ class IncrementalCleanup:
     Checks a few values whenever the state is used. A round covers the keys that exist at its start.
     """
 
-    def __init__(self, state: ExpiringState, size: int, *, runs_for_every_record: bool) -> None:
+    def __init__(self, state: HeapState, size: int, *, runs_for_every_record: bool) -> None:
         self._state = state
         self._size = size
         self.runs_for_every_record = runs_for_every_record
@@ -472,7 +464,7 @@ class IncrementalCleanup:
             self._state.drop_expired(*place)
 
 
-def cleanup_of(state: ExpiringState, ttl: StateTtlConfig) -> IncrementalCleanup | None:
+def cleanup_of(state: HeapState, ttl: StateTtlConfig) -> IncrementalCleanup | None:
     """The clean-up for the strategies that a heap supports. RocksDB's compaction filter is accepted without effect."""
     strategies = ttl.get_cleanup_strategies()
     if not strategies.is_cleanup_in_background():

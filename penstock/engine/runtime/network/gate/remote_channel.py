@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from penstock.engine.model.errors import (
     BufferReordering,
@@ -27,7 +27,7 @@ from penstock.engine.runtime.elements import Batch, CheckpointBarrier, ColumnBat
 from penstock.engine.runtime.network.gate.channel import ChannelOwner, InputChannel
 from penstock.engine.runtime.network.gate.missing_partition import Backoff, ListenerBackoff
 from penstock.engine.runtime.network.gate.ports import PartitionClient
-from penstock.engine.runtime.network.network_memory import BufferListener
+from penstock.engine.runtime.network.network_memory import BufferListener, LocalBufferPool
 from penstock.engine.runtime.network.prioritized_deque import PrioritizedDeque
 from penstock.engine.runtime.network.subpartition_view import NextType, Polled, following, is_before
 
@@ -352,17 +352,6 @@ def frames_for(row_limit: int | None) -> int | None:
     return None if row_limit is None else min(row_limit, _MOST_LIMITED)
 
 
-class FloatingBuffers(Protocol):
-    """A gate's LocalBufferPool as its channels see it."""
-
-    @property
-    def is_destroyed(self) -> bool: ...
-    def request(self) -> bool: ...
-    def recycle(self) -> None: ...
-    def add_listener(self, listener: BufferListener) -> bool: ...
-    def remove_listener(self, listener: BufferListener) -> None: ...
-
-
 class ReceiverCredit:
     """The receiver's half of credit-based flow control: which buffers a remote channel has, and how much credit it grants.
 
@@ -388,7 +377,7 @@ class ReceiverCredit:
     def __init__(
         self,
         exclusive: int,
-        pool: FloatingBuffers,
+        pool: LocalBufferPool,
         listener: BufferListener,
         most: int | None = None,
     ) -> None:

@@ -23,7 +23,6 @@ from penstock.engine.runtime.network.network_memory import LocalBufferPool
 from penstock.engine.runtime.network.partition.frame_queue import FrameQueue
 from penstock.engine.runtime.network.partition.subpartition import (
     REFUSED,
-    BufferAccount,
     Lock,
     Marks,
     OutputState,
@@ -81,7 +80,7 @@ class PipelinedSubpartition:
         self.records = 0
         self.is_released = False
         self.sizes = RowSize(frame_bytes, MAX_ROWS_PER_FRAME)
-        self.pool: BufferAccount | None = None
+        self.pool: LocalBufferPool | None = None
         self._output_state = output_state or _KEEPS_NOTHING
         self._owner = owner
         self._marks = marks

@@ -34,13 +34,6 @@ class Lock(Protocol):
     ) -> object: ...
 
 
-class BufferAccount(Protocol):
-    """The partition's buffer pool, as its subpartitions see it: each data frame holds one buffer."""
-
-    def take(self, subpartition: int | None = None) -> None: ...
-    def recycle(self, subpartition: int | None = None) -> None: ...
-
-
 class OutputState(Protocol):
     """Takes the data that a barrier overtakes at the output: output data in flight of a checkpoint."""
 
