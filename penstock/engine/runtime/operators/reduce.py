@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.model.key_types import KeyType
-from penstock.engine.model.row import Row, make_row
+from penstock.engine.model.row import Row, make_row, named
 from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.engine.model.types import RowTypeInfo
 from penstock.engine.runtime.codecs.convert import (
@@ -53,7 +53,6 @@ from penstock.engine.runtime.operator import (
 from penstock.engine.runtime.operators.keyed import KeyTaker, new_backend, restore_backend
 from penstock.engine.runtime.operators.stateless import rows_of, without
 from penstock.engine.runtime.records.output_copies import own_copy, same
-from penstock.engine.runtime.records.parts import named
 from penstock.engine.runtime.records.sizes import objects_size, sorting_size
 from penstock.engine.runtime.row_functions.reduces import combining_proof
 from penstock.engine.runtime.state.contract import KeyedStateBackend, KeyTable

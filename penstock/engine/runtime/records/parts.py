@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from penstock.engine.model.row import Row, make_row
 from penstock.engine.runtime.codecs.convert import to_shown_rows
 from penstock.engine.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch
 
@@ -44,28 +43,3 @@ def _only_record(batch: Batch) -> tuple[Any, int | None]:
     rows = to_shown_rows(batch, None) if isinstance(batch, ColumnBatch) else batch
     stamp = NO_TIMESTAMP if batch.timestamps is None else int(batch.timestamps[0])
     return rows.values[0], None if stamp == NO_TIMESTAMP else stamp
-
-
-def named(
-    call: Callable[[Any, Any], Any], names: tuple[str, ...] | None
-) -> Callable[[Any, Any], Any]:
-    """Names for the Rows that reduce functions return without any.
-
-    Give result Rows that have no names these ones. The function gets a result as its next first argument, and typed
-    state would return it with these names. `names` None: of no Row.
-    """
-    if names is None:
-        return call
-
-    def reduced(first: Any, second: Any) -> Any:
-        result = call(first, second)
-        return _with_names(result, names) if type(result) is Row else result
-
-    return reduced
-
-
-def _with_names(row: Row, names: tuple[str, ...]) -> Row:
-    """The Row; one without names with these ones, if they are as many."""
-    if row._fields is None and len(row) == len(names):
-        return make_row(names, row, row.get_row_kind())
-    return row

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.engine.model.row import named
 from penstock.engine.model.types import ListTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.engine.runtime.context import KeyedStateStore, UserFunction
 from penstock.engine.runtime.records.output_copies import own_copy, same
-from penstock.engine.runtime.records.parts import named
 from penstock.engine.runtime.row_functions.reduces import Counting
 from penstock.engine.runtime.state.contract import KeyedStateBackend, MergingState
 from penstock.engine.runtime.state.descriptors import (
