@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from penstock.engine.hosting.program.settings import HOST_DEFAULTS
 from penstock.engine.model.config import PENSTOCK_PREFIX
-from penstock.engine.model.elastic.elastic_profile import PENSTOCK_DEFAULTS
-from penstock.engine.model.options.catalogue import GROUPS, documentation
-from penstock.engine.model.options.flink_names import WITHOUT_EFFECT
+from penstock.engine.model.elastic import PENSTOCK_DEFAULTS
+from penstock.engine.model.options.catalogue import GROUPS, WITHOUT_EFFECT, documentation
 from penstock.engine.model.options.option import Option
 
 TARGET: Final = Path(__file__).parents[1] / "docs" / "reference" / "configuration.md"

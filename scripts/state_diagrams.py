@@ -15,8 +15,8 @@ from typing import Final
 from penstock.engine.machines.execution import execution
 from penstock.engine.machines.execution.execution import Consequence
 from penstock.engine.machines.job_state import job_status
-from penstock.engine.machines.taskmanager import task_slots
-from penstock.engine.machines.taskmanager.task_slots import SlotConsequence
+from penstock.engine.machines.taskmanager import task_executor
+from penstock.engine.machines.taskmanager.task_executor import SlotConsequence
 from penstock.engine.model.states import ExecutionState as E
 from penstock.engine.model.states import JobStatus as J
 from penstock.engine.model.states import SlotState as S
@@ -88,7 +88,7 @@ def execution_arrows() -> Arrows:
 def slot_arrows() -> Arrows:
     """As `execution_arrows`, but an event that keeps the state has an arrow too, if it has a consequence."""
     arrows: Arrows = {}
-    for (state, event), (following, consequence) in task_slots.TABLE.items():
+    for (state, event), (following, consequence) in task_executor.TABLE.items():
         said = "" if consequence is SlotConsequence.NONE else f" / {consequence.lower()}"
         arrows.setdefault((state, following), []).append(event.lower() + said)
     return arrows
@@ -191,7 +191,7 @@ def document() -> str:
         SLOT,
         moves(slot_arrows()),
         "These events were valid when they were sent, but come too late. They change nothing:",
-        table(task_slots.STALE),
+        table(task_executor.STALE),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -3,7 +3,7 @@
 `python -m simulation --seeds 2000` runs seeds and checks invariants after every event. The driver's
 side is the real one: `engine/hosting/jobmanager/machine_shell.py` (with its JobMaster and ResourceManager)
 and `engine/hosting/jobmanager/taskmanager_watch.py` run unchanged, on a clock that stands still until the
-next event. TaskManagers are imitated, except for their `engine/machines/taskmanager/task_slots.py`.
+next event. TaskManagers are imitated, except for their `engine/machines/taskmanager/task_executor.py`.
 Source: FoundationDB's simulation, TigerBeetle's VOPR.
 
 | module | what it holds |

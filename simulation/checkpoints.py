@@ -12,8 +12,13 @@ from random import Random
 from typing import Final
 
 from penstock.engine.hosting.checkpoints.port import Coordination, Keeping
-from penstock.engine.model.checkpoints import InlineHandle, OperatorSubtaskState, SubtaskState
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.engine.model.checkpoints import (
+    CompletedCheckpoint,
+    InlineHandle,
+    OperatorCheckpoint,
+    OperatorSubtaskState,
+    SubtaskState,
+)
 from penstock.engine.model.deployment import TaskDeployment
 from penstock.engine.model.ids import ExecutionVertexId, ResourceId, VertexId
 from penstock.engine.model.messages import (

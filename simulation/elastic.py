@@ -18,7 +18,7 @@ from penstock.engine.machines.checkpoints.job_checkpoints import can_be_snapshot
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings
 from penstock.engine.machines.rescaling.transition_manager import TransitionTimings
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds
+from penstock.engine.model.elastic import ParallelismBounds
 from penstock.engine.model.graph.job_graph import JobGraph
 from penstock.engine.model.graph.rescaling import parallelism_of, untouched
 from penstock.engine.model.ids import JobId, VertexId

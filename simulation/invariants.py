@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final
 
-from penstock.engine.machines.failover.restart_backoff import (
+from penstock.engine.machines.failover import (
     FixedDelayRestart,
     InfrastructureOnlyRestart,
 )

@@ -16,7 +16,7 @@ from typing import Final
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph
 from penstock.engine.machines.execution.regions import Regions
-from penstock.engine.machines.failover.restart_backoff import (
+from penstock.engine.machines.failover import (
     ExponentialDelayRestart,
     FixedDelayRestart,
     InfrastructureOnlyRestart,

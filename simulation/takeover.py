@@ -12,7 +12,7 @@ from penstock.engine.hosting.jobmanager.checkpoint_writer import JobStorage
 from penstock.engine.hosting.jobmanager.ha.guard import JobGuard
 
 if TYPE_CHECKING:
-    from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+    from penstock.engine.model.checkpoints import CompletedCheckpoint
     from penstock.engine.model.ids import VertexId
 
 

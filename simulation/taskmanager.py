@@ -1,7 +1,7 @@
 """One simulated TaskManager: a shell around the real machine `TaskExecutor`, like
 `engine/hosting/taskmanager/taskmanager.py`.
 
-Both sides watch each other by `engine/machines/leases/liveness.py`: a TaskManager that has not heard its
+Both sides watch each other by `engine/machines/leases.py`: a TaskManager that has not heard its
 driver for the heartbeat timeout ends. All of its actions pass through `after`, so that a paused one
 does nothing until it returns.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from penstock.engine.machines.leases.liveness import Liveness
+from penstock.engine.machines.leases import Liveness
 from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
 from penstock.engine.model.ids import (
     AllocationId,

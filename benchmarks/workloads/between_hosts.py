@@ -31,7 +31,7 @@ from penstock.engine.runtime.network.partition.result_partition import (
     pool_of,
 )
 from penstock.engine.runtime.network.partitioner import make_partitioner
-from penstock.engine.runtime.task.writers import PartitionWriter
+from penstock.engine.runtime.task.outputs import PartitionWriter
 
 WARM_UP_S = 1.0
 PRODUCERS = ResourceId("producers")

@@ -43,7 +43,7 @@ from penstock.engine.runtime.network.partition.result_partition import (
     pool_of,
 )
 from penstock.engine.runtime.network.partitioner import make_partitioner
-from penstock.engine.runtime.task.writers import PartitionWriter
+from penstock.engine.runtime.task.outputs import PartitionWriter
 
 CREDENTIALS = Credentials(new_identity(), "benchmark", "benchmark")
 """Of the process that reads; it gives them to the other one."""

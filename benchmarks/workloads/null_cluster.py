@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.engine.hosting.network.wire.messages import decode, encode
 from penstock.engine.hosting.taskmanager.task.builder import build_gates
-from penstock.engine.machines.failover.restart_backoff import FixedDelayRestart
+from penstock.engine.machines.failover import FixedDelayRestart
 from penstock.engine.machines.job.job_master import JobMaster
 from penstock.engine.machines.job_state.job_settings import JobSettings, LoadBalanceMode
 from penstock.engine.machines.resources.resource_manager import ResourceManager, ResourceSettings

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.workloads.null_cluster import NullCluster
 from penstock.engine.machines.execution.regions import Regions
-from penstock.engine.machines.failover.failover import RestartRegions
+from penstock.engine.machines.failover import RestartRegions
 from penstock.engine.model.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation, Types
     from penstock.common.types import Row, RowKind
     from penstock.common.watermark_strategy import WatermarkStrategy
-    from penstock.engine.runtime.windowing.serializers import TypeSerializer
+    from penstock.engine.runtime.windows import TypeSerializer
 
 __all__ = [
     "ByteArraySchema",

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.catalogue import FORMER_KEYS
-from penstock.engine.model.options.parsing import parse_duration_ms
+from penstock.engine.model.options.option import parse_duration_ms
 from penstock.engine.model.setting_checks import check_kind
 
 T = TypeVar("T")

@@ -16,8 +16,7 @@ from penstock.common.job_status import JobStatus
 from penstock.common.uncaught import end_well_if_cancelled
 from penstock.engine.hosting.os.waiting import Reader
 from penstock.engine.model import states
-from penstock.engine.model.checkpoint_statistics import CheckpointStatistics
-from penstock.engine.model.checkpoints import CheckpointType
+from penstock.engine.model.checkpoints import CheckpointStatistics, CheckpointType
 from penstock.engine.model.errors import JobCancelledError, JobExecutionError, JobSuspendedError
 from penstock.engine.model.messages import LatencySummary, TaskIo
 from penstock.engine.model.program import JobControl, JobOutcome

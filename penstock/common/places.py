@@ -27,7 +27,7 @@ _NAMES: Final = {
 }
 PLACES: Final = {
     **{name: f"penstock.common.{module}" for module, names in _NAMES.items() for name in names},
-    "TypeSerializer": "penstock.engine.runtime.windowing.serializers",
+    "TypeSerializer": "penstock.engine.runtime.windows",
 }
 """A module is imported when one of its names is asked for."""
 

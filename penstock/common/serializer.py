@@ -1,5 +1,5 @@
 """TypeSerializer under PyFlink's name. Source: pyflink.common.serializer."""
 
-from penstock.engine.runtime.windowing.serializers import TypeSerializer
+from penstock.engine.runtime.windows import TypeSerializer
 
 __all__ = ["TypeSerializer"]

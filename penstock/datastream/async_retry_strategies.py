@@ -1,6 +1,6 @@
 """Strategies for another attempt. Source: pyflink.datastream.async_retry_strategies."""
 
-from penstock.engine.runtime.operators.asynchronous.retry import (
+from penstock.engine.runtime.operators.async_retry import (
     ExponentialBackoffDelayRetryStrategy,
     FixedDelayRetryStrategy,
     NoRetryStrategy,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.model.graph.error_rule import ErrorRule
+from penstock.engine.model.graph.stream_graph import ErrorRule
 from penstock.engine.model.types import is_pickled
 from penstock.engine.runtime.records.dead_letters import (
     DEAD_LETTER_TYPE,

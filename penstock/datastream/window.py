@@ -29,11 +29,6 @@ from penstock.engine.runtime.windowing.evictors import (
     Evictor,
     TimeEvictor,
 )
-from penstock.engine.runtime.windowing.serializers import (
-    CountWindowSerializer,
-    GlobalWindowSerializer,
-    TimeWindowSerializer,
-)
 from penstock.engine.runtime.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -46,7 +41,15 @@ from penstock.engine.runtime.windowing.triggers import (
     Trigger,
     TriggerResult,
 )
-from penstock.engine.runtime.windows import CountWindow, GlobalWindow, TimeWindow, Window
+from penstock.engine.runtime.windows import (
+    CountWindow,
+    CountWindowSerializer,
+    GlobalWindow,
+    GlobalWindowSerializer,
+    TimeWindow,
+    TimeWindowSerializer,
+    Window,
+)
 
 __all__ = [
     "ContinuousEventTimeTrigger",

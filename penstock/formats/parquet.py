@@ -18,8 +18,7 @@ from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.engine.model.errors import ConfigurationError, UserCodeError
 from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to, is_columnar
-from penstock.engine.runtime.codecs.epoch import epoch_ms
-from penstock.engine.runtime.codecs.nanos import nanos_as_micros
+from penstock.engine.runtime.codecs.time_columns import epoch_ms, nanos_as_micros
 from penstock.engine.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
 from penstock.engine.runtime.operator import Accepts
 from penstock.formats.avro import AvroSchema, GenericRecordAvroTypeInfo

@@ -15,7 +15,7 @@ from penstock.engine.hosting.jobmanager.handle import JobHandle
 from penstock.engine.hosting.observer import AllObservers, JobObserver
 from penstock.engine.hosting.reporting.say import say
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
-from penstock.engine.model.checkpoint_statistics import CheckpointStatistics
+from penstock.engine.model.checkpoints import CheckpointStatistics
 from penstock.engine.model.config import Settings
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.options.autoscaler import AutoscalerOptions

@@ -38,8 +38,13 @@ from penstock.engine.hosting.shipping.pickling import (
     loads_state,
     serialize_program,
 )
-from penstock.engine.model.checkpoints import InlineHandle, OperatorSubtaskState, StateHandle
-from penstock.engine.model.completed_checkpoint import ListStateShare, OperatorRestore
+from penstock.engine.model.checkpoints import (
+    InlineHandle,
+    ListStateShare,
+    OperatorRestore,
+    OperatorSubtaskState,
+    StateHandle,
+)
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.ids import JobId, VertexId
 from penstock.engine.model.key_groups import MAX_PARALLELISM_LIMIT

@@ -18,8 +18,7 @@ from penstock.engine.hosting.taskmanager.services.state_backends import StateBac
 from penstock.engine.hosting.taskmanager.task.async_calls import AsyncCallThreads
 from penstock.engine.model.config import Settings
 from penstock.engine.model.graph.chain import ChainedOperator, ChainSpec
-from penstock.engine.model.graph.job_graph import JobGraph, JobVertex
-from penstock.engine.model.graph.topology import sort_job_vertices
+from penstock.engine.model.graph.job_graph import JobGraph, JobVertex, sort_job_vertices
 from penstock.engine.model.ids import AllocationId, DataSetId, JobId, VertexId
 from penstock.engine.model.program import ProgramSettings
 from penstock.engine.runtime.codecs.convert import travel_form

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from penstock.engine.machines.dispatcher.dispatcher import Cancelled
+from penstock.engine.machines.dispatcher import Cancelled
 
 if TYPE_CHECKING:
     from penstock.engine.model.ids import JobId

@@ -10,35 +10,31 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from penstock.engine.machines.dispatcher.dispatcher import (
-    Cancelled,
-    DispatchedJob,
-    Dispatcher,
-    Duplicate,
-    NotAccepted,
-    Phase,
-)
-from penstock.engine.machines.dispatcher.effects import (
+from penstock.engine.machines.dispatcher import (
     Cancel,
-    CleanUp,
-    Effect,
-    EndSession,
-    Initialise,
-    Suspend,
-)
-from penstock.engine.machines.dispatcher.events import (
     CancelJob,
+    Cancelled,
+    CleanUp,
     CleanUpFailed,
     ClientLives,
     CloseSession,
+    DispatchedJob,
+    Dispatcher,
     DispatcherEvent,
+    Duplicate,
+    Effect,
     EndCarriedOut,
+    EndSession,
+    Initialise,
     JobCleaned,
     JobEnded,
     JobRecovered,
     JobStarted,
     JobStartFailed,
     JobSubmitted,
+    NotAccepted,
+    Phase,
+    Suspend,
     Tick,
 )
 from penstock.engine.model.ids import JobId

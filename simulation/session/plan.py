@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from penstock.engine.machines.dispatcher.settings import DispatcherSettings
+from penstock.engine.machines.dispatcher import DispatcherSettings
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.messages.workers import WorkerKind
 from simulation.elastic import elastic_plan

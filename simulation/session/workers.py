@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from penstock.engine.machines.workers.pool import END_WITHIN_MS, Worker, WorkerPool
+from penstock.engine.machines.workers import END_WITHIN_MS, Worker, WorkerPool
 from penstock.engine.model.errors import EngineBug
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.messages.workers import (

@@ -11,14 +11,13 @@ from penstock.connectors.sql.tables import SqlDatabase
 from penstock.engine.hosting.taskmanager.task import barriers as task_barriers
 from penstock.engine.hosting.taskmanager.task import restore as in_flight_restore
 from penstock.engine.machines.checkpoints import restore
-from penstock.engine.machines.checkpoints.completed_store import CompletedCheckpointStore
 from penstock.engine.machines.checkpoints.coordinator import CheckpointCoordinator
+from penstock.engine.machines.checkpoints.coordinator_state import CompletedCheckpointStore
 from penstock.engine.machines.checkpoints.pending import PendingCheckpoint, Phase
-from penstock.engine.machines.sources.split_assignment import SplitAssignmentTracker
-from penstock.engine.runtime.checkpoint.barrier_handler import SingleBarrierHandler
-from penstock.engine.runtime.checkpoint.barrier_tracker import BarrierTracker
-from penstock.engine.runtime.checkpoint.in_flight import InputsInFlight, replayed
-from penstock.engine.runtime.checkpoint.notifications import (
+from penstock.engine.machines.sources import SplitAssignmentTracker
+from penstock.engine.runtime.checkpoint.barrier_handler import BarrierTracker, SingleBarrierHandler
+from penstock.engine.runtime.checkpoint.input_checkpoints import InputsInFlight, replayed
+from penstock.engine.runtime.checkpoint.subtask import (
     CheckpointNotifications,
     Completed,
     FinalCheckpoint,

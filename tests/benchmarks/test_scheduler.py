@@ -12,7 +12,7 @@ from benchmarks.workloads import scheduler_job
 from benchmarks.workloads.null_cluster import NullCluster
 from benchmarks.workloads.scheduler_job import SLOTS_EACH, line_of_vertices
 from penstock.engine.machines.execution.regions import Regions
-from penstock.engine.machines.failover.failover import RestartRegions
+from penstock.engine.machines.failover import RestartRegions
 from penstock.engine.model.graph.job_graph import ResultPartitionType
 from penstock.engine.model.graph.partitioning import DistributionPattern
 

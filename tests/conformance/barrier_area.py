@@ -4,19 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.engine.model.checkpoints import CheckpointOptions
-from penstock.engine.runtime.checkpoint.actions import (
+from penstock.engine.runtime.checkpoint.barrier_handler import (
     Abort,
     Action,
+    Alignment,
+    BarrierTracker,
     Block,
     InitInputSnapshot,
     PersistStart,
     PersistStop,
     Prioritize,
     Resume,
+    SingleBarrierHandler,
     Trigger,
 )
-from penstock.engine.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.engine.runtime.checkpoint.barrier_tracker import BarrierTracker
 from penstock.engine.runtime.elements import CheckpointBarrier
 
 Given = dict[str, Any]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.engine.machines.checkpoints.failure_counter import FailureCounter
+from penstock.engine.machines.checkpoints.coordinator import FailureCounter
 from penstock.engine.machines.checkpoints.requests import (
     CheckpointRequest,
     Refusal,
@@ -13,7 +13,7 @@ from penstock.engine.machines.checkpoints.requests import (
 )
 from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.messages.checkpoints import CheckpointFailureReason as Reason
-from penstock.engine.runtime.checkpoint.notifications import (
+from penstock.engine.runtime.checkpoint.subtask import (
     Aborted,
     CheckpointNotifications,
     Completed,

@@ -12,13 +12,17 @@ from penstock.engine.model.graph.job_graph import ResultPartitionType
 from penstock.engine.model.states import ExecutionState
 from penstock.engine.runtime.codecs.events import FrameKind
 from penstock.engine.runtime.elements import EndOfData, EndOfPartition, RowBatch, Watermark
-from penstock.engine.runtime.network.gate.backoff import Backoff, ListenerBackoff
 from penstock.engine.runtime.network.gate.channel import InputChannel
-from penstock.engine.runtime.network.gate.credit import ReceiverCredit
 from penstock.engine.runtime.network.gate.debloater import BufferDebloater, DebloatTarget
-from penstock.engine.runtime.network.gate.producer_check import NoState, reaction
+from penstock.engine.runtime.network.gate.missing_partition import (
+    Backoff,
+    ListenerBackoff,
+    NoState,
+    reaction,
+)
+from penstock.engine.runtime.network.gate.network_input import UnionInputGate
+from penstock.engine.runtime.network.gate.remote_channel import ReceiverCredit
 from penstock.engine.runtime.network.gate.single import EndOfDataStatus, SingleInputGate
-from penstock.engine.runtime.network.gate.union import UnionInputGate
 from penstock.engine.runtime.network.network_memory import (
     LocalBufferPool,
     NetworkMemory,

@@ -11,8 +11,11 @@ from penstock.engine.machines.checkpoints.restore import (
     OperatorStateShape,
     redistribute,
 )
-from penstock.engine.machines.sources.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
-from penstock.engine.machines.sources.watermark_alignment import WatermarkAlignment
+from penstock.engine.machines.sources import (
+    NO_CHECKPOINT,
+    SplitAssignmentTracker,
+    WatermarkAlignment,
+)
 from penstock.engine.runtime.context import UserFunction
 from penstock.engine.runtime.elements import (
     ACTIVE,
@@ -33,7 +36,7 @@ from penstock.engine.runtime.operators import (
     JoinWindowFunction,
     ListContents,
 )
-from penstock.engine.runtime.operators.windowed.join import (
+from penstock.engine.runtime.operators.windowed.window_operator import (
     GridWindowJoinOperator,
     RecordWindowJoinOperator,
 )

@@ -20,8 +20,8 @@ from penstock.engine.runtime.network.partition.bounded_data import (
     MappedFileData,
     MemoryMappedData,
 )
+from penstock.engine.runtime.network.partition.buffer_builder import RecordSerializer
 from penstock.engine.runtime.network.partition.frame_queue import Frame
-from penstock.engine.runtime.network.partition.record_framing import RecordSerializer
 from penstock.engine.runtime.network.partition.result_partition import ReleaseOnConsumption
 from penstock.engine.runtime.network.partition.subpartition import REFUSED
 from penstock.engine.runtime.network.partitioner import RoundRobin, make_partitioner

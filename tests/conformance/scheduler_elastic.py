@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from penstock.engine.machines.rescaling.parallelism import SharingGroup, parallelism_for
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds
+from penstock.engine.machines.rescaling.slot_allocator import SharingGroup, parallelism_for
+from penstock.engine.model.elastic import ParallelismBounds
 from penstock.engine.model.graph.auto_parallelism import AutoParallelism, decided
 from penstock.engine.model.key_groups import MAX_PARALLELISM_LIMIT
 

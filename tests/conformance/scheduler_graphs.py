@@ -3,11 +3,15 @@ distribution."""
 
 from typing import Any
 
-from penstock.engine.machines.execution.distribution import partition_ranges, subpartition_of
 from penstock.engine.machines.execution.execution import ExecutionEvent
-from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.engine.machines.execution.execution_graph import (
+    ExecutionGraph,
+    ExecutionVertex,
+    partition_ranges,
+    subpartition_of,
+)
 from penstock.engine.machines.execution.regions import Regions
-from penstock.engine.machines.failover.failover import RestartRegions
+from penstock.engine.machines.failover import RestartRegions
 from penstock.engine.machines.scheduling.scheduling import PipelinedRegionScheduling
 from penstock.engine.machines.slots.slot_sharing import local_input_preferred, task_balanced
 from penstock.engine.model.graph.partitioning import DistributionPattern

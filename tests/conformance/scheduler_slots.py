@@ -9,8 +9,7 @@ from penstock.engine.machines.resources.resource_allocation import (
     WorkerSpec,
     plan_allocation,
 )
-from penstock.engine.machines.scheduling.bulk_check import is_fulfillable
-from penstock.engine.machines.slots.preferred_locations import preferred_by_inputs
+from penstock.engine.machines.scheduling.bulks import is_fulfillable
 from penstock.engine.machines.slots.resource_profile import (
     ANY,
     UNKNOWN,
@@ -18,13 +17,16 @@ from penstock.engine.machines.slots.resource_profile import (
     ResourceProfile,
     profile_of,
 )
-from penstock.engine.machines.slots.slot_matching import Matching, SlotRequest, match_requests
-from penstock.engine.machines.slots.slot_pool import SlotPool
-from penstock.engine.machines.slots.slot_selection import (
+from penstock.engine.machines.slots.shared_slots import preferred_by_inputs
+from penstock.engine.machines.slots.slot_matching import (
+    Matching,
     SlotProfile,
+    SlotRequest,
     SlotSelection,
     candidate_score,
+    match_requests,
 )
+from penstock.engine.machines.slots.slot_pool import SlotPool
 from penstock.engine.model.ids import AllocationId, ResourceId, SlotRequestId, TaskManagerLocation
 from penstock.engine.model.messages import SlotOffer
 

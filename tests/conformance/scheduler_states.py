@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from penstock.engine.compiler.chaining import ChainCandidate, is_chainable
+from penstock.engine.compiler.job_graph_builder import ChainCandidate, is_chainable
 from penstock.engine.machines.execution import execution as execution_machine
 from penstock.engine.machines.execution.execution import Consequence, ExecutionEvent
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph
-from penstock.engine.machines.failover.restart_backoff import (
+from penstock.engine.machines.failover import (
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,

@@ -4,10 +4,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.engine.machines.taskmanager.cancellation import CancellationSchedule, CancelStep
-from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
-from penstock.engine.machines.taskmanager.task_lifecycle import TaskLifecycle, refusal_of_checkpoint
-from penstock.engine.machines.taskmanager.task_slots import TaskSlot
+from penstock.engine.machines.taskmanager.task_executor import TaskExecutor, TaskSlot
+from penstock.engine.machines.taskmanager.task_lifecycle import (
+    CancellationSchedule,
+    CancelStep,
+    TaskLifecycle,
+    refusal_of_checkpoint,
+)
 from penstock.engine.model.deployment import TaskDeployment
 from penstock.engine.model.errors import ExternalError, IllegalTransition
 from penstock.engine.model.ids import (
@@ -39,12 +42,18 @@ from penstock.engine.runtime.elements import RowBatch
 from penstock.engine.runtime.task.input_processor import (
     ALL,
     InputSelectionHandler,
+    InputStatus,
     StreamMultipleInputProcessor,
+    next_move,
     select_next,
 )
-from penstock.engine.runtime.task.input_status import InputStatus, next_move
-from penstock.engine.runtime.task.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
-from penstock.engine.runtime.task.mailbox_processor import MailboxProcessor
+from penstock.engine.runtime.task.mailbox import (
+    MIN_PRIORITY,
+    Mail,
+    MailboxClosed,
+    MailboxProcessor,
+    TaskMailbox,
+)
 from tests.conformance.compare import differences
 from tests.tools.runtime.mailboxes import Threads
 

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from penstock.engine.hosting.local.minicluster import MiniCluster
-from penstock.engine.model.elastic.rescales import (
+from penstock.engine.model.elastic import (
     Change,
     Rescale,
     RescaleCause,

@@ -12,7 +12,7 @@ from penstock.engine.hosting.jobmanager.ha import guard as ha_guard
 from penstock.engine.hosting.jobmanager.ha.election import Standby
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.hosting.observer import JobObserver
-from penstock.engine.machines.leases.leadership import Instant, Lease
+from penstock.engine.machines.leases import Instant, Lease
 from penstock.engine.model.errors import (
     ConfigurationError,
     ExternalError,

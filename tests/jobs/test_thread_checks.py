@@ -9,7 +9,7 @@ from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.model.errors import UserError
-from penstock.engine.runtime.state.checked import CheckedKeyedStateBackend
+from penstock.engine.runtime.state.heap import CheckedKeyedStateBackend
 
 
 class ReadsStateElsewhere(KeyedProcessFunction):

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
 
+from penstock.engine.machines import failover
 from penstock.engine.machines.execution import regions
 from penstock.engine.machines.execution.execution import TABLE, Consequence, ExecutionEvent
 from penstock.engine.machines.execution.execution_graph import (
@@ -21,22 +22,23 @@ from penstock.engine.machines.execution.execution_graph import (
     ExecutionVertex,
     ResultPartition,
 )
-from penstock.engine.machines.failover import restart_backoff
-from penstock.engine.machines.failover.failover import RestartRegions, in_topological_order
-from penstock.engine.machines.failover.restarts import Restarts
+from penstock.engine.machines.failover import (
+    RestartRegions,
+    Restarts,
+    in_topological_order,
+)
 from penstock.engine.machines.job.failure_handler import FailureHandler
 from penstock.engine.machines.job.job_master import JobMaster
-from penstock.engine.machines.job.job_transitions import JobTransitions
+from penstock.engine.machines.job.job_state import JobTransitions
 from penstock.engine.machines.job_state import job_status
 from penstock.engine.machines.job_state.attempts import Attempts
 from penstock.engine.machines.job_state.job_slots import JobSlots
 from penstock.engine.machines.job_state.job_status import JobStatusEvent
-from penstock.engine.machines.leases.liveness import Liveness
-from penstock.engine.machines.resources.known_taskmanagers import SlotOfTaskManager
+from penstock.engine.machines.leases import Liveness
+from penstock.engine.machines.resources.registered_taskmanagers import SlotOfTaskManager
 from penstock.engine.machines.resources.resource_manager import ResourceManager
 from penstock.engine.machines.scheduling import task_deployments
-from penstock.engine.machines.scheduling.bulk_check import BulkCheck, BulkTimeout
-from penstock.engine.machines.scheduling.bulks import Bulks
+from penstock.engine.machines.scheduling.bulks import BulkCheck, Bulks, BulkTimeout
 from penstock.engine.machines.scheduling.scheduling import PipelinedRegionScheduling
 from penstock.engine.machines.slots.shared_slots import SharedSlots
 from penstock.engine.machines.slots.slot_pool import SlotPool
@@ -418,7 +420,7 @@ def the_end_of_a_cancelled_attempt_is_told_to_nobody(stack):
 def a_broken_connection_ends_the_job(stack):
     swap(
         stack,
-        restart_backoff,
+        failover,
         "is_infrastructure",
         lambda failure: failure is not None and failure.is_task_manager_lost,
     )

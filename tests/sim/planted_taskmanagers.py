@@ -4,11 +4,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from unittest.mock import patch
 
-from penstock.engine.machines.taskmanager import task_slots
-from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
-from penstock.engine.machines.taskmanager.task_slots import (
+from penstock.engine.machines.taskmanager import task_executor
+from penstock.engine.machines.taskmanager.task_executor import (
     SlotConsequence,
     SlotEvent,
+    TaskExecutor,
     TaskSlot,
     TaskSlots,
 )
@@ -67,7 +67,7 @@ def a_deposed_leader_s_word_counts(stack):
 def a_slot_is_given_back_while_a_task_runs_in_it(stack):
     freed = (SlotState.ACTIVE, SlotEvent.FREE)
     stack.enter_context(
-        patch.dict(task_slots.TABLE, {freed: (SlotState.FREE, SlotConsequence.GIVE_BACK)})
+        patch.dict(task_executor.TABLE, {freed: (SlotState.FREE, SlotConsequence.GIVE_BACK)})
     )
 
 
@@ -87,17 +87,17 @@ def a_request_that_is_said_twice_takes_two_places(stack):
 @plant
 def an_answer_that_is_said_twice_starts_the_slot_anew(stack):
     accepted = (SlotState.ACTIVE, SlotEvent.ACCEPT)
-    swap(stack, task_slots, "STALE", task_slots.STALE - {accepted})
+    swap(stack, task_executor, "STALE", task_executor.STALE - {accepted})
     anew = {accepted: (SlotState.ALLOCATED, SlotConsequence.NONE)}
-    stack.enter_context(patch.dict(task_slots.TABLE, anew))
+    stack.enter_context(patch.dict(task_executor.TABLE, anew))
 
 
 @plant
 def a_slot_that_its_job_has_taken_times_out(stack):
     timed_out = (SlotState.ACTIVE, SlotEvent.TIME_OUT)
-    swap(stack, task_slots, "STALE", task_slots.STALE - {timed_out})
+    swap(stack, task_executor, "STALE", task_executor.STALE - {timed_out})
     stopped = {timed_out: (SlotState.RELEASING, SlotConsequence.STOP_TASKS)}
-    stack.enter_context(patch.dict(task_slots.TABLE, stopped))
+    stack.enter_context(patch.dict(task_executor.TABLE, stopped))
 
 
 @plant

@@ -10,17 +10,17 @@ from penstock.engine.hosting.jobmanager.ha.guard import JobGuard
 from penstock.engine.machines.checkpoints.coordinator import CheckpointCoordinator
 from penstock.engine.machines.checkpoints.gateway import CheckpointGateway
 from penstock.engine.machines.checkpoints.job_checkpoints import JobCheckpoints
-from penstock.engine.machines.generations import partial_rescale
+from penstock.engine.machines.generations import desired_resources
 from penstock.engine.machines.generations.adaptive_master import (
     AdaptiveMaster,
+    RescaleTimeline,
     State,
     Trigger,
 )
 from penstock.engine.machines.generations.desired_resources import DesiredResources
-from penstock.engine.machines.generations.rescale_timeline import RescaleTimeline
 from penstock.engine.machines.job import handed_over
-from penstock.engine.machines.job.generation_handover import GenerationHandover
 from penstock.engine.machines.job.handed_over import HandedOver
+from penstock.engine.machines.job.handover_changes import GenerationHandover
 from penstock.engine.machines.job_state.job_slots import JobSlots
 from penstock.engine.machines.rescaling.transition_manager import TransitionManager
 from simulation.elastic import ElasticName
@@ -132,7 +132,7 @@ def a_vertex_runs_on_beside_a_neighbour_that_does_not(stack):
     def untouched(graph, changed):
         return frozenset(graph.vertices) - frozenset(changed)
 
-    swap(stack, partial_rescale, "untouched", untouched)
+    swap(stack, desired_resources, "untouched", untouched)
 
 
 @plant

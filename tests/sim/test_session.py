@@ -6,9 +6,8 @@ from functools import cache
 
 import pytest
 
-from penstock.engine.machines.dispatcher.dispatcher import Dispatcher, Phase
-from penstock.engine.machines.dispatcher.effects import CleanUp
-from penstock.engine.machines.workers.pool import Worker, WorkerPool
+from penstock.engine.machines.dispatcher import CleanUp, Dispatcher, Phase
+from penstock.engine.machines.workers import Worker, WorkerPool
 from penstock.engine.model.states import JobStatus
 from simulation.session.command import summarize
 from simulation.session.expectations import SessionName

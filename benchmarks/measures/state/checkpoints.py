@@ -27,7 +27,7 @@ from penstock.connectors.datagen import DataGeneratorSource
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.engine.hosting.checkpoints.storage import CheckpointStorage
 from penstock.engine.hosting.taskmanager.task.held_off_gc import COLLECTOR_HELD_OFF
-from penstock.engine.model.completed_checkpoint import OperatorRestore
+from penstock.engine.model.checkpoints import OperatorRestore
 from penstock.engine.model.ids import JobId
 from penstock.engine.runtime.operators.keyed import restore_backend
 from penstock.engine.runtime.records.frozen import plain_dumps

@@ -25,7 +25,7 @@ from penstock.common.job_client import JobClient
 from penstock.connectors.datagen import DataGeneratorSource
 from penstock.datastream import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.engine.model.checkpoint_statistics import CheckpointSummary
+from penstock.engine.model.checkpoints import CheckpointSummary
 
 KEYS = 400_000
 VALUE_BYTES = 1000

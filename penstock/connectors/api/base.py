@@ -35,8 +35,7 @@ from penstock.engine.runtime.sources.contract import (
     SplitFinished,
     SplitReader,
 )
-from penstock.engine.runtime.sources.queue_enumerator import QueueEnumerator
-from penstock.engine.runtime.sources.reader_base import SourceReaderBase
+from penstock.engine.runtime.sources.reader_base import QueueEnumerator, SourceReaderBase
 
 __all__ = [
     "Accepts",

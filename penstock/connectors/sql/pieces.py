@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from penstock.connectors.sql.values import SqlRow, are_naive, dumps_plain, loads_plain
 from penstock.engine.model.row import RowKind
-from penstock.engine.runtime.value_classes import classes_of
+from penstock.engine.runtime.elements import classes_of
 
 MAGIC: Final = b"PSQ1"
 _PLAIN: Final = b"-"

@@ -18,7 +18,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from penstock.engine.model.row import Row, RowKind
-from penstock.engine.runtime.value_classes import classes_of
+from penstock.engine.runtime.elements import classes_of
 
 SqlRow: TypeAlias = tuple[RowKind, tuple[Any, ...]]
 """The change of a row, and its values in the order of the sink's columns."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.connectors.sql.values import are_naive
 from penstock.engine.model.types import RowTypeInfo, UtcTimestampTypeInfo
-from penstock.engine.runtime.value_classes import classes_of
+from penstock.engine.runtime.elements import classes_of
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

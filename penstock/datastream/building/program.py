@@ -15,9 +15,8 @@ from typing import Any, Protocol
 
 from penstock.datastream.building.as_given import as_given
 from penstock.engine.model.errors import GraphError
-from penstock.engine.model.graph.error_rule import ErrorRule
 from penstock.engine.model.graph.partitioning import Partitioning, StreamExchangeMode
-from penstock.engine.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
+from penstock.engine.model.graph.stream_graph import ErrorRule, StreamEdge, StreamGraph, StreamNode
 from penstock.engine.model.own_places import PACKAGE_FOLDER
 from penstock.engine.model.program import JobControl
 from penstock.engine.model.types import is_pickled, taking_tuples

@@ -15,7 +15,7 @@ from penstock.engine.model.errors import GraphError
 from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.engine.model.graph.stream_graph import StreamNode
 from penstock.engine.runtime import operators as ops
-from penstock.engine.runtime.operators.key_check import KeyCheckOperator
+from penstock.engine.runtime.operators.keyed import KeyCheckOperator
 from penstock.engine.runtime.sink import Sink
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from penstock.datastream.building.checks import built
 from penstock.engine.model.errors import GraphError
-from penstock.engine.model.graph.error_rule import ErrorRule
-from penstock.engine.model.graph.stream_graph import StreamNode
+from penstock.engine.model.graph.stream_graph import ErrorRule, StreamNode
 
 
 def request_side_output(

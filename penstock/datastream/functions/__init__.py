@@ -39,7 +39,7 @@ from penstock.datastream.functions.broadcast import (
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
 from penstock.engine.runtime.context import KeyedStateStore, RuntimeContext
-from penstock.engine.runtime.operators.asynchronous.retry import (
+from penstock.engine.runtime.operators.async_retry import (
     AsyncRetryPredicate,
     AsyncRetryStrategy,
 )

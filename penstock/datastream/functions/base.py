@@ -18,7 +18,7 @@ from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
 from penstock.engine.model.parametrised import OfOne, X
 from penstock.engine.runtime.context import KeyedStateStore, RuntimeContext, neutral
-from penstock.engine.runtime.operators.asynchronous.retry import AsyncRetryStrategy
+from penstock.engine.runtime.operators.async_retry import AsyncRetryStrategy
 
 Results: TypeAlias = Iterable[OUT | tuple[OutputTag, Any]] | None
 """What a process function returns: results and side outputs, or nothing."""

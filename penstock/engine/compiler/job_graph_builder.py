@@ -9,12 +9,11 @@ a chain as outputs of their own.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from penstock.engine.compiler.chaining import ChainCandidate, is_chainable
-from penstock.engine.compiler.overtaking import Exchange, overtaking_readers
 from penstock.engine.compiler.resolution import (
     ResolvedEdge,
     ResolvedGraph,
@@ -42,9 +41,10 @@ from penstock.engine.model.graph.partitioning import (
     Partitioning,
     ShipStrategy,
     StreamExchangeMode,
+    may_be_overtaken,
     pattern_of,
 )
-from penstock.engine.model.graph.stream_graph import StreamGraph, StreamNode
+from penstock.engine.model.graph.stream_graph import ChainingStrategy, StreamGraph, StreamNode
 from penstock.engine.model.ids import BlobKey, DataSetId, JobId, VertexId
 from penstock.engine.model.key_groups import default_max_parallelism
 
@@ -54,8 +54,8 @@ def build_job_graph(
 ) -> JobGraph:
     """The job graph of a program. The same program always gives the same ids.
 
-    Args: serialize: turns a `ChainSpec` into bytes; its exceptions pass through.
-    Raises: GraphError: the program cannot run; the text names operators and their source lines.
+    Args: serialize: turns a `ChainSpec` into bytes; its exceptions pass through. Raises: GraphError: the program cannot
+    run; the text names operators and their source lines.
     """
     graph = resolve(stream_graph)
     chains = _chains_of(graph)
@@ -327,3 +327,111 @@ def _data_set_id(graph: ResolvedGraph, edge: ResolvedEdge) -> DataSetId:
 
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainCandidate:
+    """Which stream edges disappear inside one task.
+
+    Does not look into operators' code. Source: Flink StreamingJobGraphGenerator.isChainable
+    (docs/spec/job-graph.md#chaining). Differs: a source is never chained into an operator of several
+    inputs.
+
+    A stream edge, with everything that decides whether its two ends run in one task.
+    """
+
+    upstream_strategy: ChainingStrategy
+    downstream_strategy: ChainingStrategy
+    upstream_parallelism: int
+    downstream_parallelism: int
+    ship_strategy: ShipStrategy
+    is_chaining_enabled: bool = True
+    in_edges_of_downstream: int = 1
+    is_same_slot_sharing_group: bool = True
+    exchange_mode: StreamExchangeMode = StreamExchangeMode.UNDEFINED
+    is_upstream_source: bool = False
+    is_max_parallelism_accepted: bool = True
+
+
+def is_chainable(edge: ChainCandidate) -> bool:
+    """Whether all conditions for chaining hold. The condition of exactly one input edge also excludes unions."""
+    return (
+        edge.is_chaining_enabled
+        and edge.in_edges_of_downstream == 1
+        and edge.is_same_slot_sharing_group
+        and edge.is_max_parallelism_accepted
+        and edge.ship_strategy is ShipStrategy.FORWARD
+        and edge.exchange_mode is not StreamExchangeMode.BATCH
+        and _is_parallelism_equal(edge)
+        and _are_strategies_willing(edge)
+    )
+
+
+def _is_parallelism_equal(edge: ChainCandidate) -> bool:
+    both = (edge.upstream_parallelism, edge.downstream_parallelism)
+    return UNDECIDED in both or both[0] == both[1]
+
+
+def _are_strategies_willing(edge: ChainCandidate) -> bool:
+    if edge.upstream_strategy is ChainingStrategy.NEVER:
+        return False
+    if edge.downstream_strategy is ChainingStrategy.HEAD_WITH_SOURCES:
+        return edge.is_upstream_source
+    return edge.downstream_strategy is ChainingStrategy.ALWAYS
+
+
+class Exchange(NamedTuple):
+    """Which tasks let a barrier overtake the data before it, and which align: wait until every channel has delivered it.
+
+    Source: Flink StreamGraphGenerator (shouldDisableUnalignedCheckpointing). Differs: a task that lies between two
+    aligning tasks aligns too, because mixing both kinds there can deadlock. Example: task M lets barriers overtake,
+    task A in front of it aligns and has not reached its barrier yet. Task B behind M aligns too. B reads nothing more
+    from M until A's barrier has reached B on another path. M's output is therefore full, so M reads nothing more from
+    A. So A never reaches its barrier.
+
+    An edge between two chains. `source`, `target`: the node ids of their heads.
+    """
+
+    source: int
+    target: int
+    strategy: ShipStrategy
+
+
+def overtaking_readers(exchanges: Sequence[Exchange]) -> frozenset[int]:
+    """The targets at which barriers overtake data. All edges into one target are treated alike."""
+    into: dict[int, list[Exchange]] = {}
+    for one in exchanges:
+        into.setdefault(one.target, []).append(one)
+    aligning = {
+        target
+        for target, mine in into.items()
+        if not may_be_overtaken(edge.strategy for edge in mine)
+    }
+    waiting = {target for target in aligning if not _has_one_channel(into[target])}
+    behind = _reached(aligning, _neighbours((one.source, one.target) for one in exchanges))
+    before = _reached(waiting, _neighbours((one.target, one.source) for one in exchanges))
+    return frozenset(into.keys() - aligning - (behind & before))
+
+
+def _has_one_channel(mine: Sequence[Exchange]) -> bool:
+    """A task with one channel has the only barrier at once, so it blocks nothing."""
+    return len(mine) == 1 and mine[0].strategy is ShipStrategy.FORWARD
+
+
+def _neighbours(pairs: Iterable[tuple[int, int]]) -> Mapping[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for one, other in pairs:
+        found.setdefault(one, []).append(other)
+    return found
+
+
+def _reached(starts: Iterable[int], neighbours: Mapping[int, list[int]]) -> set[int]:
+    """Nodes that can be reached from `starts`. A start itself is included only if a path leads to it."""
+    found: set[int] = set()
+    ahead = list(starts)
+    while ahead:
+        for one in neighbours.get(ahead.pop(), ()):
+            if one not in found:
+                found.add(one)
+                ahead.append(one)
+    return found

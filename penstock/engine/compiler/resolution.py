@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, replace
 
 from penstock.engine.model.errors import GraphError
 from penstock.engine.model.graph.auto_parallelism import UNDECIDED
-from penstock.engine.model.graph.error_rule import ErrorRule
+from penstock.engine.model.graph.job_graph import topological_order
 from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
 from penstock.engine.model.graph.stream_graph import (
     DEFAULT_SLOT_SHARING_GROUP,
+    ErrorRule,
     StreamEdge,
     StreamGraph,
     StreamNode,
 )
-from penstock.engine.model.graph.topology import topological_order
 
 UNSET = -1
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from penstock.engine.hosting.observer import JobObserver
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
-from penstock.engine.model.checkpoint_statistics import CheckpointStatistics
+from penstock.engine.model.checkpoints import CheckpointStatistics
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import EngineBug
 from penstock.engine.model.graph.job_graph import JobGraph

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from penstock.engine.hosting.reporting.metrics.settings import MetricSettings
 from penstock.engine.model.checkpoints import TaskCheckpointing
-from penstock.engine.runtime.network.network_settings import NetworkSettings
-from penstock.engine.runtime.network.partition.settings import BlockingSettings
+from penstock.engine.runtime.network.network_settings import BlockingSettings, NetworkSettings
 from penstock.engine.runtime.state.settings import StateBackendSettings
 
 

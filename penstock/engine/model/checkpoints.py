@@ -1,8 +1,8 @@
-"""The parts of a checkpoint: options, handles to state, and a subtask's acknowledgement. Plain data.
+"""Checkpoints as plain data: their parts, a whole one with the state that a restart begins with, and their statistics.
 
 A handle says where the bytes of a state are, and how to check that they are complete. Does not know file systems or
 state. Source: Flink CheckpointOptions, StreamStateHandle, KeyGroupsStateHandle, OperatorStateHandle,
-OperatorSubtaskState.
+OperatorSubtaskState, CompletedCheckpoint, OperatorState, CheckpointMetadata, CheckpointStatsSnapshot.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from penstock.engine.model.ids import DataSetId, TaskManagerLocation
-from penstock.engine.model.key_types import KeyType
+from penstock.engine.model.ids import DataSetId, JobId, TaskManagerLocation
+from penstock.engine.model.key_types import KeyMigration, KeyType
 
 INLINE_BYTES = 20 * 1024
 """State smaller than this travels in the acknowledgement and is stored in the metadata."""
@@ -242,3 +242,168 @@ class CheckpointMetrics:
     start_delay_ms: float = 0.0
     written_bytes: int = 0
     processed_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCheckpoint:
+    """The state of one operator. `subtasks`: by index; None: the subtask had finished before.
+
+    `is_fully_finished`: all its subtasks had finished; a restored operator starts as finished. `is_at_end`: every
+    subtask had finished, or had read its last data and kept some state; restored, they only go through their end again.
+    """
+
+    uid: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    subtasks: tuple[OperatorSubtaskState | None, ...]
+    is_fully_finished: bool = False
+    coordinator_state: bytes | None = None
+    is_at_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCheckpoint:
+    """A whole checkpoint: the content of its metadata file, and the state with which a restart begins. Plain data.
+
+    Source: Flink CompletedCheckpoint, OperatorState, CheckpointMetadata.
+
+    A checkpoint that all tasks have acknowledged. `location`: of the metadata; None until it is written.
+
+    `target_directory`: the directory that the user chose for a savepoint. `metadata_bytes`: size of the metadata file,
+    where it has just been written.
+    """
+
+    checkpoint_id: int
+    job_id: JobId
+    checkpoint_type: CheckpointType
+    timestamp_ms: int
+    operators: tuple[OperatorCheckpoint, ...]
+    location: str | None = None
+    target_directory: str | None = None
+    metadata_bytes: int = field(default=0, compare=False)
+
+    @property
+    def is_for_recovery(self) -> bool:
+        """Whether a restart may begin with it. A plain savepoint belongs to the user, and no restart uses it."""
+        return self.checkpoint_type is not CheckpointType.SAVEPOINT
+
+
+@dataclass(frozen=True, slots=True)
+class ListStateShare:
+    """A subtask's share of a list that some subtask wrote: its elements from `first` to `last`, inclusive."""
+
+    state: ListStateHandle
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRestore:
+    """The state with which one operator of an attempt begins.
+
+    `keyed`, `databases`: handles that hold key groups of the attempt's range. They may hold other groups, which the
+    attempt ignores. `keys`: what is done to restored keys; None: nothing. `allows_double`: integers may become DOUBLE.
+    `key_kinds`: the classes that the keys had in a savepoint of another job, if their type was not declared.
+    """
+
+    keyed: tuple[KeyedStateHandle, ...] = ()
+    lists: tuple[ListStateShare, ...] = ()
+    databases: tuple[DatabaseHandle, ...] = ()
+    keys: KeyMigration | None = None
+    allows_double: bool = False
+    key_kinds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InFlightShare:
+    """Data in flight that a subtask reads before any new data, in the order of its shares.
+
+    `data_set_id`: of the edge that the data was on; None: an earlier subtask had read it. `producer`: the earlier
+    subtask that sent it. `is_filtered`: the data was sent to a subtask of another parallelism. If records of the edge
+    go by their content, other subtasks read the same data, and each keeps its own records. `is_owner`: this subtask
+    alone keeps the elements that do not go by content.
+    """
+
+    data_set_id: DataSetId | None
+    producer: int
+    handle: StateHandle
+    is_filtered: bool = False
+    is_owner: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRestore:
+    """The state with which an attempt begins: (uid, state) of its operators, and the checkpoint.
+
+    `is_finished`: all subtasks of its vertex had seen the end of their data, so that it only passes the end on.
+    `in_flight`: the data in flight of an unaligned checkpoint.
+    """
+
+    checkpoint_id: int
+    operators: tuple[tuple[str, OperatorRestore], ...] = ()
+    is_finished: bool = False
+    in_flight: tuple[InFlightShare, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSummary:
+    """A checkpoint or savepoint that has ended. `location`: of its metadata; None: it failed, and `failure` says why.
+
+    `triggered_at_ms`: epoch milliseconds. `duration_ms`: until the last task acknowledged it, or until it failed.
+    `size_bytes`: of the acknowledged state. `written_bytes`: the part of it that was written for this checkpoint; less with incremental
+    checkpoints. The other numbers are the largest of all tasks.
+    """
+
+    checkpoint_id: int
+    checkpoint_type: CheckpointType
+    triggered_at_ms: int
+    duration_ms: int
+    size_bytes: int
+    alignment_ms: float
+    sync_ms: float
+    async_ms: float
+    location: str | None = None
+    failure: str | None = None
+    written_bytes: int = 0
+
+    @property
+    def is_completed(self) -> bool:
+        return self.location is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredCheckpoint:
+    """The checkpoint from which attempts of the job were restored. `restored_at_ms`: epoch milliseconds. `is_savepoint`: whoever took
+    it still owns it, so the job never deletes it.
+    """
+
+    checkpoint_id: int
+    restored_at_ms: int
+    location: str | None = None
+    is_savepoint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStatistics:
+    """Statistics of a job's checkpoints, as a program sees them. Plain data. Source: Flink CheckpointStatsSnapshot,
+    CheckpointStatsHistory.
+
+    Statistics of one job since its driver started. `restored`: how often it was restored from a checkpoint.
+
+    `history`: the newest checkpoints that have ended, oldest first.
+    """
+
+    in_progress: int = 0
+    completed: int = 0
+    failed: int = 0
+    restored: int = 0
+    latest_completed: CheckpointSummary | None = None
+    latest_savepoint: CheckpointSummary | None = None
+    latest_failed: CheckpointSummary | None = None
+    latest_restored: RestoredCheckpoint | None = None
+    history: tuple[CheckpointSummary, ...] = ()
+
+    @property
+    def triggered(self) -> int:
+        return self.in_progress + self.completed + self.failed

@@ -19,8 +19,7 @@ from penstock.engine.model.options.catalogue import (
     nearest,
     option_named,
 )
-from penstock.engine.model.options.option import Option
-from penstock.engine.model.options.parsing import as_text
+from penstock.engine.model.options.option import Option, as_text
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from penstock.engine.model.completed_checkpoint import TaskRestore
+from penstock.engine.model.checkpoints import TaskRestore
 from penstock.engine.model.graph.job_graph import ResultPartitionType
 from penstock.engine.model.ids import (
     AllocationId,

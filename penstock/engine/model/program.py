@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
-from penstock.engine.model.checkpoint_statistics import CheckpointStatistics
-from penstock.engine.model.checkpoints import CheckpointType
-from penstock.engine.model.elastic.parallelism_bounds import (
+from penstock.engine.model.checkpoints import CheckpointStatistics, CheckpointType
+from penstock.engine.model.elastic import (
     JobResourceRequirements,
     ParallelismBounds,
 )

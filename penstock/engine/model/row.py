@@ -6,7 +6,7 @@ Does not know type information. Source: PyFlink pyflink.common.types; differs: n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import repeat
 from typing import Any, Final
@@ -253,6 +253,29 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return value
+
+
+def named(
+    call: Callable[[Any, Any], Any], names: tuple[str, ...] | None
+) -> Callable[[Any, Any], Any]:
+    """Give result Rows that have no names these ones. The function gets a result as its next first argument, and typed
+    state would return it with these names. `names` None: of no Row.
+    """
+    if names is None:
+        return call
+
+    def reduced(first: Any, second: Any) -> Any:
+        result = call(first, second)
+        return _with_names(result, names) if type(result) is Row else result
+
+    return reduced
+
+
+def _with_names(row: Row, names: tuple[str, ...]) -> Row:
+    """The Row; one without names with these ones, if they are as many."""
+    if row._fields is None and len(row) == len(names):
+        return make_row(names, row, row.get_row_kind())
+    return row
 
 
 __all__ = ["Row", "RowKind", "make_row"]

@@ -36,8 +36,7 @@ from penstock.engine.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.engine.runtime.records.dead_letters import PoisonRecords
-from penstock.engine.runtime.records.failed_at import note_record
+from penstock.engine.runtime.records.dead_letters import PoisonRecords, note_record
 from penstock.engine.runtime.records.output_copies import take
 from penstock.engine.runtime.state.contract import MakeKeyedStateBackend
 from penstock.engine.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot

@@ -11,8 +11,7 @@ from penstock.engine.hosting.jobmanager.handle import JobHandle
 from penstock.engine.hosting.program.function_strategies import note_function_strategies, report
 from penstock.engine.hosting.shipping.pickling import serialize_program
 from penstock.engine.machines.job_state.job_settings import job_settings_of
-from penstock.engine.machines.planning.cluster_shape import ClusterShape, alike, parse_shape
-from penstock.engine.machines.planning.plan import render_loss
+from penstock.engine.machines.planning.plan import ClusterShape, alike, parse_shape, render_loss
 from penstock.engine.machines.planning.planner import plan_loss, plan_on
 from penstock.engine.model.config import Settings
 from penstock.engine.model.graph.stream_graph import StreamGraph

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from penstock.engine.metrics.quantiles import quantile
-from penstock.engine.model.checkpoint_statistics import RestoredCheckpoint
+from penstock.engine.metrics.registry import quantile
+from penstock.engine.model.checkpoints import RestoredCheckpoint
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.job_events import CheckpointRestored
 from penstock.engine.model.messages import AcknowledgeCheckpoint, CheckpointEnded, TriggerCheckpoint

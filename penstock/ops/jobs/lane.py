@@ -6,8 +6,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.engine.model.aggregate_state import aggregate_state
-from penstock.engine.model.states import ExecutionState
+from penstock.engine.model.states import ExecutionState, aggregate_state
 
 MOST_CHANGES: Final = 1_000
 

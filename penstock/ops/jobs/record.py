@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from penstock.engine.model.elastic.rescales import Rescales
+from penstock.engine.model.elastic import Rescales
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, ResourceId
 from penstock.engine.model.job_events import (
     CheckpointRestored,

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock.engine.model.checkpoint_statistics import RestoredCheckpoint
-from penstock.engine.model.checkpoints import CheckpointMetrics, CheckpointType
+from penstock.engine.model.checkpoints import CheckpointMetrics, CheckpointType, RestoredCheckpoint
 from penstock.engine.model.config import Layer
-from penstock.engine.model.elastic.rescales import Rescales
+from penstock.engine.model.elastic import Rescales
 from penstock.engine.model.graph.job_graph import JobType, OperatorInfo
 from penstock.engine.model.ids import AllocationId, JobId, ResourceId, TaskManagerLocation, VertexId
 from penstock.engine.model.job_events import SlotsMissing

@@ -5,7 +5,7 @@ Source: Flink CheckpointStatsSnapshot; differs: one summary for each checkpoint,
 
 from __future__ import annotations
 
-from penstock.engine.model.checkpoint_statistics import CheckpointStatistics, CheckpointSummary
+from penstock.engine.model.checkpoints import CheckpointStatistics, CheckpointSummary
 from penstock.ops.jobs.checkpoint_record import END_TO_END, figures_of
 from penstock.ops.jobs.snapshots import CheckpointSnapshot, CheckpointsSnapshot
 

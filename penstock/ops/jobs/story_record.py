@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from penstock.engine.model.elastic.rescales import Rescales
+from penstock.engine.model.elastic import Rescales
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.job_events import CheckpointRestored, TaskManagerLost
 from penstock.engine.model.messages import (

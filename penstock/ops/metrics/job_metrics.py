@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from penstock.engine.model.checkpoint_statistics import CheckpointStatistics
+from penstock.engine.model.checkpoints import CheckpointStatistics
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.metrics import Measured, MetricType, Value
 from penstock.engine.model.options.task import MetricOptions

@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings, Retention
-from penstock.engine.machines.failover.restart_backoff import (
+from penstock.engine.machines.failover import (
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,
@@ -19,7 +19,7 @@ from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.job_graph import JobGraph, JobVertex
 from penstock.engine.model.options.checkpoints import CheckpointOptions, StateBackendOptions
 from penstock.engine.model.options.cluster import HeartbeatOptions
-from penstock.engine.model.options.parsing import INT_MAX
+from penstock.engine.model.options.option import INT_MAX
 from penstock.engine.model.options.reporters import TraceReporterOptions
 from penstock.engine.model.options.scheduling import (
     HistoryOptions,

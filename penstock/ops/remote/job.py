@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from penstock.engine.hosting.os.waiting import Interruptible, awaited, interrupted, wait_for_end
-from penstock.engine.model.checkpoint_statistics import CheckpointStatistics, CheckpointSummary
-from penstock.engine.model.checkpoints import CheckpointType
-from penstock.engine.model.elastic.parallelism_bounds import (
+from penstock.engine.model.checkpoints import (
+    CheckpointStatistics,
+    CheckpointSummary,
+    CheckpointType,
+)
+from penstock.engine.model.elastic import (
     JobResourceRequirements,
     ParallelismBounds,
     requirements_from_plain,

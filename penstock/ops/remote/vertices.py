@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds
+from penstock.engine.model.elastic import ParallelismBounds
 from penstock.ops.remote.client import RemoteError
 
 

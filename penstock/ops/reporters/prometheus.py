@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from penstock.engine.hosting.network.wire.acceptor import NO_ROOM, RETRY_S, Complaints
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.model.options.parsing import ports_in
+from penstock.engine.model.options.option import ports_in
 from penstock.engine.model.options.reporters import PrometheusOptions
 from penstock.ops.reporters.extra import collector_of
 from penstock.ops.reporters.settings import ReporterSettings

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.model.options.parsing import ports_in
+from penstock.engine.model.options.option import ports_in
 from penstock.engine.model.options.rest import RestOptions, WebOptions
 from penstock.ops.registry.job_registry import JOB_REGISTRY
 from penstock.ops.rest.access import Access, access_of

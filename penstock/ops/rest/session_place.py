@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from penstock.engine.machines.dispatcher.dispatcher import Cancelled
+from penstock.engine.machines.dispatcher import Cancelled
 
 ROWS_KEY: Final = secrets.token_bytes(32)
 """Signs rows for clients. It leaves this process in the address book only, which its user alone can read."""

@@ -22,8 +22,7 @@ from penstock.engine.hosting.program.executor import ClusterExecutor
 from penstock.engine.hosting.program.host import Host
 from penstock.engine.hosting.reporting.logs import driver as driver_log
 from penstock.engine.hosting.reporting.logs.settings import log_settings_of
-from penstock.engine.machines.dispatcher.dispatcher import Cancelled
-from penstock.engine.machines.dispatcher.settings import dispatcher_settings_of
+from penstock.engine.machines.dispatcher import Cancelled, dispatcher_settings_of
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.ids import JobId

@@ -26,38 +26,34 @@ from penstock.engine.hosting.os.session_jobs import SESSION_JOBS, SessionJob
 from penstock.engine.hosting.program.executor import ClusterExecutor
 from penstock.engine.hosting.program.frames_of_job import reads_frames
 from penstock.engine.hosting.spark.batch.job import BatchJob
-from penstock.engine.machines.dispatcher.dispatcher import (
-    Cancelled,
-    DispatchedJob,
-    Dispatcher,
-    Duplicate,
-    NotAccepted,
-    Phase,
-)
-from penstock.engine.machines.dispatcher.effects import (
+from penstock.engine.machines.dispatcher import (
     Cancel,
-    CleanUp,
-    Effect,
-    EndSession,
-    Initialise,
-    Suspend,
-)
-from penstock.engine.machines.dispatcher.events import (
     CancelJob,
+    Cancelled,
+    CleanUp,
     CleanUpFailed,
     ClientLives,
     ClientServed,
     CloseSession,
+    DispatchedJob,
+    Dispatcher,
+    DispatcherSettings,
+    Duplicate,
+    Effect,
     EndCarriedOut,
+    EndSession,
+    Initialise,
     JobCleaned,
     JobEnded,
     JobRecovered,
     JobStarted,
     JobStartFailed,
     JobSubmitted,
+    NotAccepted,
+    Phase,
+    Suspend,
     Tick,
 )
-from penstock.engine.machines.dispatcher.settings import DispatcherSettings
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.ids import JobId, VertexId

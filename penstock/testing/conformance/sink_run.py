@@ -14,8 +14,13 @@ from penstock.connectors.api.base import Committer, RowBatch, Sink
 from penstock.engine.hosting.shipping.pickling import deserialize, serialize
 from penstock.engine.model.checkpoints import RedistributionMode
 from penstock.engine.runtime.operator import NO_SERVICES, Emitted, OperatorContext
-from penstock.engine.runtime.operators.global_commit import GatheringSink, WriterOperator
-from penstock.engine.runtime.operators.sinks import COMMITTABLES, WRITER_STATE, SinkOperator
+from penstock.engine.runtime.operators.sinks import (
+    COMMITTABLES,
+    WRITER_STATE,
+    GatheringSink,
+    SinkOperator,
+    WriterOperator,
+)
 from penstock.engine.runtime.state.snapshot import ListPart, OperatorSnapshot
 
 _SINK: Final = "sink"

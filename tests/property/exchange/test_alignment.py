@@ -19,7 +19,7 @@ from penstock.engine.runtime.operator import Operator
 from penstock.engine.runtime.operators import MapOperator
 from penstock.engine.runtime.state.snapshot import ListPart, OperatorSnapshot
 from penstock.engine.runtime.task.input_processor import StreamOneInputProcessor
-from penstock.engine.runtime.task.writers import PartitionWriter
+from penstock.engine.runtime.task.outputs import PartitionWriter
 from tests.property.exchange.test_exchange import (
     NO_HOOKS,
     PRODUCER,

@@ -34,9 +34,8 @@ from penstock.engine.runtime.network.partition.result_partition import (
 )
 from penstock.engine.runtime.network.partitioner import make_partitioner
 from penstock.engine.runtime.operators import MapOperator
-from penstock.engine.runtime.task.input_processor import StreamOneInputProcessor
-from penstock.engine.runtime.task.input_status import InputStatus
-from penstock.engine.runtime.task.writers import PartitionWriter
+from penstock.engine.runtime.task.input_processor import InputStatus, StreamOneInputProcessor
+from penstock.engine.runtime.task.outputs import PartitionWriter
 from penstock.engine.runtime.watermarks.valve import StatusWatermarkValve
 from tests.tools.runtime.gates import (
     HERE,

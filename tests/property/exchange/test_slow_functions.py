@@ -8,17 +8,15 @@ from hypothesis import strategies as st
 from penstock.engine.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
 from penstock.engine.runtime.context import UserFunction
 from penstock.engine.runtime.elements import CheckpointBarrier, RowBatch
-from penstock.engine.runtime.network.gate.in_flight_limit import FIRST_ROWS
+from penstock.engine.runtime.network.gate.debloater import FIRST_ROWS
 from penstock.engine.runtime.network.gate.network_input import take_barriers
 from penstock.engine.runtime.network.gate.single import SingleInputGate
 from penstock.engine.runtime.network.partition.pipelined import MAX_ROWS_PER_FRAME
 from penstock.engine.runtime.network.partitioner import RoundRobin
 from penstock.engine.runtime.operators import FlatMapOperator, MapOperator
-from penstock.engine.runtime.task.input_processor import StreamOneInputProcessor
-from penstock.engine.runtime.task.input_status import InputStatus
-from penstock.engine.runtime.task.pace import Pace
-from penstock.engine.runtime.task.slices import TaskTiming
-from penstock.engine.runtime.task.writers import PartitionWriter
+from penstock.engine.runtime.task.input_processor import InputStatus, StreamOneInputProcessor
+from penstock.engine.runtime.task.outputs import PartitionWriter
+from penstock.engine.runtime.task.slices import Pace, TaskTiming
 from tests.tools.runtime.gates import (
     GateListener,
     Host,

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.model.checkpoints import CheckpointOptions
 from penstock.engine.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.engine.runtime.checkpoint.in_flight import replayed
-from penstock.engine.runtime.checkpoint.input_checkpoints import InputHooks
+from penstock.engine.runtime.checkpoint.input_checkpoints import InputHooks, replayed
 from penstock.engine.runtime.elements import CheckpointBarrier
 from penstock.engine.runtime.network.gate.network_input import take_barriers
 from penstock.engine.runtime.network.partition.result_partition import PartitionHooks

@@ -3,32 +3,28 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.machines.dispatcher.dispatcher import (
-    Cancelled,
-    Dispatcher,
-    Duplicate,
-    NotAccepted,
-    Phase,
-)
-from penstock.engine.machines.dispatcher.effects import (
+from penstock.engine.machines.dispatcher import (
     Cancel,
-    CleanUp,
-    EndSession,
-    Initialise,
-    Suspend,
-)
-from penstock.engine.machines.dispatcher.events import (
     CancelJob,
+    Cancelled,
+    CleanUp,
     CleanUpFailed,
     CloseSession,
+    Dispatcher,
+    DispatcherSettings,
+    Duplicate,
+    EndSession,
+    Initialise,
     JobCleaned,
     JobEnded,
     JobStarted,
     JobStartFailed,
     JobSubmitted,
+    NotAccepted,
+    Phase,
+    Suspend,
     Tick,
 )
-from penstock.engine.machines.dispatcher.settings import DispatcherSettings
 from penstock.engine.model.states import JobStatus
 
 JOBS = ("a" * 32, "b" * 32, "c" * 32)

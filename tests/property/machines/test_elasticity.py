@@ -6,20 +6,21 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.machines.rescaling.parallelism import (
+from penstock.engine.machines.rescaling.slot_allocator import (
+    FormerAssignment,
+    FormerPlace,
     SharingGroup,
     desired_slots,
     minimum_slots,
     parallelism_for,
 )
-from penstock.engine.machines.rescaling.slot_assignment import FormerAssignment, FormerPlace
 from penstock.engine.machines.rescaling.transition_manager import (
     Phase,
     Prospect,
     TransitionManager,
     TransitionTimings,
 )
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds
+from penstock.engine.model.elastic import ParallelismBounds
 from tests.tools.machines.slot_plans import make_plan
 
 

@@ -8,16 +8,21 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.machines.scheduling.bulk_check import is_fulfillable
-from penstock.engine.machines.slots.free_slots import FreeSlots
+from penstock.engine.machines.scheduling.bulks import is_fulfillable
 from penstock.engine.machines.slots.resource_profile import (
     ANY,
     UNKNOWN,
     ResourceProfile,
     profile_of,
 )
-from penstock.engine.machines.slots.slot_matching import SlotRequest, match_by_load, match_simply
-from penstock.engine.machines.slots.slot_selection import SlotProfile, SlotSelection
+from penstock.engine.machines.slots.slot_matching import (
+    SlotProfile,
+    SlotRequest,
+    SlotSelection,
+    match_by_load,
+    match_simply,
+)
+from penstock.engine.machines.slots.slot_pool import FreeSlots
 from penstock.engine.model.ids import AllocationId, ResourceId, SlotRequestId
 
 SMALL = profile_of({"cpu": 1})

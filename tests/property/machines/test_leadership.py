@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.machines.leases.leadership import (
+from penstock.engine.machines.leases import (
     Instant,
     Leadership,
     Lease,

@@ -6,8 +6,11 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.machines.execution.distribution import partition_ranges, subpartition_of
-from penstock.engine.machines.execution.execution_graph import ExecutionGraph
+from penstock.engine.machines.execution.execution_graph import (
+    ExecutionGraph,
+    partition_ranges,
+    subpartition_of,
+)
 from penstock.engine.machines.execution.regions import Regions
 from penstock.engine.machines.slots.slot_sharing import local_input_preferred, task_balanced
 from penstock.engine.model.graph.job_graph import JobGraph, ResultPartitionType

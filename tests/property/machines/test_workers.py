@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.machines.workers.pool import SIZED_FIRST_MS, WorkerPool
+from penstock.engine.machines.workers import SIZED_FIRST_MS, WorkerPool
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.messages.workers import (
     EndWorker,

@@ -27,7 +27,7 @@ from penstock.engine.runtime.operators import (
     JoinWindowFunction,
     ListContents,
 )
-from penstock.engine.runtime.operators.windowed.join import (
+from penstock.engine.runtime.operators.windowed.window_operator import (
     GridWindowJoinOperator,
     RecordWindowJoinOperator,
 )

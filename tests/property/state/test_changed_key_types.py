@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.model.completed_checkpoint import OperatorRestore
+from penstock.engine.model.checkpoints import OperatorRestore
 from penstock.engine.model.errors import UserError
 from penstock.engine.model.key_types import KeyMigration, KeyType, judge_keys
 from penstock.engine.model.types import Types

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common import Duration
-from penstock.engine.model.completed_checkpoint import OperatorRestore
+from penstock.engine.model.checkpoints import OperatorRestore
 from penstock.engine.model.type_changes import type_change
 from penstock.engine.model.types import Types
 from penstock.engine.runtime.records.frozen import plain_dumps
@@ -26,9 +26,9 @@ from penstock.engine.runtime.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from penstock.engine.runtime.state.migration import StateOwner
 from penstock.engine.runtime.state.snapshot import OperatorSnapshot
 from penstock.engine.runtime.state.snapshot_reader import read_operator
-from penstock.engine.runtime.state.value_migration import StateOwner
 from tests.tools.runtime.changed_types import CHANGES
 from tests.tools.runtime.keyed_backends import GROUPS, Average, Backends, through_bytes
 from tests.tools.runtime.restoring import read as from_memory

@@ -21,7 +21,7 @@ from penstock.engine.runtime.records.frozen import plain_dumps
 from penstock.engine.runtime.state.broadcast import BroadcastStates
 from penstock.engine.runtime.state.contract import ValueStateDescriptor
 from penstock.engine.runtime.state.map_entries import MapEntries, entries_of, entry_key, plain_map
-from penstock.engine.runtime.state.value_migration import StateOwner
+from penstock.engine.runtime.state.migration import StateOwner
 from tests.tools.runtime.key_values import KEYS, REFUSED, Caseless, Device, are_one_key
 from tests.tools.runtime.keyed_backends import KINDS, Backends, through_bytes
 

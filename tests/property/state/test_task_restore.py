@@ -17,7 +17,7 @@ from penstock.engine.runtime.elements import (
 )
 from penstock.engine.runtime.operator import Operator
 from penstock.engine.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot
-from penstock.engine.runtime.task.input_status import InputStatus
+from penstock.engine.runtime.task.input_processor import InputStatus
 from tests.tools.runtime.restoring import rescaled
 from tests.tools.runtime.task_parts import Clock, ListInput, Remembering, task_of, values_of
 

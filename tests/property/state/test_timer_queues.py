@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.runtime.keys.hashing import original_key, state_key
-from penstock.engine.runtime.state.rocks import timers as rocks_timers
+from penstock.engine.runtime.state.rocks import backend as rocks_backend
 from penstock.engine.runtime.windows import TimeWindow
 from tests.tools.runtime.keyed_backends import GROUPS, KINDS, Backends, through_bytes
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("few_in_memory")
 
 @pytest.fixture
 def few_in_memory(monkeypatch):
-    monkeypatch.setattr(rocks_timers, "_CACHED", 3)
+    monkeypatch.setattr(rocks_backend, "_CACHED", 3)
 
 
 @settings(max_examples=15)
@@ -99,7 +99,7 @@ def test_timers_of_rocksdb_go_to_where_the_settings_say(tmp_path, has_timers):
         assert [queue.pop_due(9)[0] for _ in range(3)] == [3, 4, 5]
         assert queue.pop_due(9) is None
         assert not any(part.keys for part in through_bytes(again.snapshot()).values())
-        assert (type(queue) is rocks_timers.RocksTimerQueue) == other
+        assert (type(queue) is rocks_backend.RocksTimerQueue) == other
     backends.close()
 
 

@@ -18,8 +18,12 @@ from penstock.engine.hosting.taskmanager.taskmanager import TaskManager
 from penstock.engine.machines.checkpoints.restore import RestorePlan
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph
 from penstock.engine.machines.scheduling.task_deployments import TaskDeployments
-from penstock.engine.model.checkpoints import CheckpointOptions, CheckpointType
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.engine.model.checkpoints import (
+    CheckpointOptions,
+    CheckpointType,
+    CompletedCheckpoint,
+    OperatorCheckpoint,
+)
 from penstock.engine.model.ids import (
     AllocationId,
     AttemptId,

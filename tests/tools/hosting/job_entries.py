@@ -1,7 +1,7 @@
 """What the holder of a job writes into its store."""
 
 from penstock.engine.hosting.jobmanager.ha.store import Ended
-from penstock.engine.machines.leases.leadership import Lease
+from penstock.engine.machines.leases import Lease
 
 
 def lease(owner: str) -> Lease:

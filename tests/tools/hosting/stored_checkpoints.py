@@ -1,7 +1,12 @@
 """Checkpoints in a storage, of one operator."""
 
-from penstock.engine.model.checkpoints import CheckpointType, KeyedStateHandle, OperatorSubtaskState
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.engine.model.checkpoints import (
+    CheckpointType,
+    CompletedCheckpoint,
+    KeyedStateHandle,
+    OperatorCheckpoint,
+    OperatorSubtaskState,
+)
 from penstock.engine.model.ids import JobId
 
 JOB = JobId("job-1")

@@ -1,7 +1,7 @@
 """A running job whose checkpoints are taken in short words: a bench that acknowledges and stores."""
 
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
-from penstock.engine.machines.failover.restart_backoff import FixedDelayRestart
+from penstock.engine.machines.failover import FixedDelayRestart
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.model.checkpoints import (
     CheckpointMetrics,

@@ -1,7 +1,7 @@
 """A job over its generations, on the bench: `job` is the JobMaster of the current one. Checked after every step."""
 
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
-from penstock.engine.machines.failover.restart_backoff import FixedDelayRestart
+from penstock.engine.machines.failover import FixedDelayRestart
 from penstock.engine.machines.generations.adaptive_master import AdaptiveMaster
 from penstock.engine.machines.job.job_master import JobMaster
 from penstock.engine.machines.job_state.job_settings import JobSettings

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 
-from penstock.engine.machines.rescaling.parallelism import VertexParallelism, parallelism_for
-from penstock.engine.machines.rescaling.slot_assignment import ExecutionGroup, by_state
+from penstock.engine.machines.rescaling.slot_allocator import (
+    ExecutionGroup,
+    VertexParallelism,
+    by_state,
+    parallelism_for,
+)
 from penstock.engine.model.ids import ExecutionVertexId
 
 

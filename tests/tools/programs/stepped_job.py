@@ -42,12 +42,12 @@ from penstock.engine.runtime.operator import OperatorContext
 from penstock.engine.runtime.sources.operator import SourceOperator
 from penstock.engine.runtime.task.chain import OperatorChain
 from penstock.engine.runtime.task.input_processor import (
+    InputStatus,
     StreamMultipleInputProcessor,
     StreamOneInputProcessor,
 )
-from penstock.engine.runtime.task.input_status import InputStatus
+from penstock.engine.runtime.task.outputs import PartitionWriter
 from penstock.engine.runtime.task.stream_task import StreamTask
-from penstock.engine.runtime.task.writers import PartitionWriter
 from tests.tools.runtime.gates import GateListener, Host, inputs_of
 from tests.tools.runtime.partitions import Manager
 from tests.tools.runtime.remote_reading import Remote

@@ -19,10 +19,11 @@ from penstock.engine.machines.checkpoints.restore import RestorePlan
 from penstock.engine.model.checkpoints import (
     ChannelStateHandle,
     CheckpointType,
+    CompletedCheckpoint,
     InlineHandle,
+    OperatorCheckpoint,
     OperatorSubtaskState,
 )
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.engine.model.ids import JobId
 from penstock.engine.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
 from penstock.engine.runtime.checkpoint.input_checkpoints import InputHooks

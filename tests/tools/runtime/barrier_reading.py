@@ -4,8 +4,7 @@ import pickle
 
 from penstock.engine.model.checkpoints import CheckpointOptions
 from penstock.engine.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.engine.runtime.checkpoint.in_flight import replayed
-from penstock.engine.runtime.checkpoint.input_checkpoints import InputHooks
+from penstock.engine.runtime.checkpoint.input_checkpoints import InputHooks, replayed
 from penstock.engine.runtime.elements import CheckpointBarrier, RowBatch
 from penstock.engine.runtime.network.gate.network_input import take_barriers
 from tests.tools.runtime.gates import (

@@ -7,8 +7,7 @@ from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
-from penstock.engine.model.checkpoints import InlineHandle
-from penstock.engine.model.completed_checkpoint import OperatorRestore
+from penstock.engine.model.checkpoints import InlineHandle, OperatorRestore
 from penstock.engine.runtime.records.frozen import plain_dumps
 from penstock.engine.runtime.state.heap import HeapKeyedStateBackend
 from penstock.engine.runtime.state.rocks.backend import RocksKeyedStateBackend, RocksSettings

@@ -2,8 +2,7 @@
 
 import contextlib
 
-from penstock.engine.runtime.task.mailbox import MIN_PRIORITY, Mail, TaskMailbox
-from penstock.engine.runtime.task.mailbox_processor import MailboxProcessor
+from penstock.engine.runtime.task.mailbox import MIN_PRIORITY, Mail, MailboxProcessor, TaskMailbox
 
 
 class Threads:

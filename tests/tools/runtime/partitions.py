@@ -14,8 +14,10 @@ from penstock.engine.model.ids import (
     VertexId,
 )
 from penstock.engine.runtime.network.partition.bounded_data import FileData
-from penstock.engine.runtime.network.partition.buffer_builder import BlockingFormat
-from penstock.engine.runtime.network.partition.compression import BufferCompressor
+from penstock.engine.runtime.network.partition.buffer_builder import (
+    BlockingFormat,
+    BufferCompressor,
+)
 from penstock.engine.runtime.network.partition.result_partition import (
     PartitionHooks,
     ResultPartition,

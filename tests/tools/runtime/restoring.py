@@ -8,8 +8,12 @@ from penstock.engine.machines.checkpoints.restore import (
     OperatorStateShape,
     redistribute,
 )
-from penstock.engine.model.checkpoints import InlineHandle, OperatorSubtaskState
-from penstock.engine.model.completed_checkpoint import ListStateShare, OperatorRestore
+from penstock.engine.model.checkpoints import (
+    InlineHandle,
+    ListStateShare,
+    OperatorRestore,
+    OperatorSubtaskState,
+)
 from penstock.engine.runtime.keys import key_group_range
 from penstock.engine.runtime.records.frozen import plain_dumps
 from penstock.engine.runtime.state.snapshot import OperatorSnapshot, Sharing

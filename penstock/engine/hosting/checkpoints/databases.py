@@ -22,8 +22,7 @@ from penstock.engine.model.errors import ExternalError, UserError
 from penstock.engine.runtime.keys.hashing import state_keys
 from penstock.engine.runtime.state.rocks.database import SlotMemory, slot_memory
 from penstock.engine.runtime.state.rocks.restore import fetch
-from penstock.engine.runtime.state.rocks.snapshots import RocksSnapshot, snapshot_at
-from penstock.engine.runtime.state.rocks.uploads import Uploads
+from penstock.engine.runtime.state.rocks.snapshots import RocksSnapshot, Uploads, snapshot_at
 from penstock.engine.runtime.state.snapshot import KeyedPart, Read, RestoredDatabase
 
 _MEMORY: Final = 64 << 20

@@ -21,16 +21,17 @@ from penstock.engine.hosting.os.file_systems import CheckpointDamaged, joined, p
 from penstock.engine.model.checkpoints import (
     ChannelStateHandle,
     CheckpointType,
+    CompletedCheckpoint,
     DatabaseHandle,
     FileHandle,
     InlineHandle,
     KeyedStateHandle,
     ListStateHandle,
+    OperatorCheckpoint,
     OperatorSubtaskState,
     RedistributionMode,
     StateHandle,
 )
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.engine.model.ids import DataSetId, JobId
 from penstock.engine.model.key_types import KeyType
 

@@ -20,14 +20,12 @@ from penstock.engine.hosting.shipping.pickling import loads_records
 from penstock.engine.model.checkpoints import (
     METADATA,
     SHARED_FOLDER,
-    FileHandle,
-    OperatorSubtaskState,
-)
-from penstock.engine.model.completed_checkpoint import (
     CompletedCheckpoint,
+    FileHandle,
     ListStateShare,
     OperatorCheckpoint,
     OperatorRestore,
+    OperatorSubtaskState,
 )
 from penstock.engine.model.errors import ConfigurationError, ExternalError, UserError
 from penstock.engine.model.ids import JobId

@@ -28,15 +28,15 @@ from penstock.engine.machines.checkpoints.restore import (
     adopt_max_parallelism,
     has_state,
 )
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.engine.model.checkpoints import CompletedCheckpoint, OperatorCheckpoint
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.chain import ChainSpec
 from penstock.engine.model.graph.job_graph import JobGraph, JobVertex, OperatorInfo
 from penstock.engine.model.key_types import KeyType
 from penstock.engine.model.texts.type_texts import shown_type, type_with_defaults
 from penstock.engine.runtime.state.broadcast import ROLE, broadcast_info
+from penstock.engine.runtime.state.migration import change_of, declared_type
 from penstock.engine.runtime.state.snapshot import StateInfo
-from penstock.engine.runtime.state.value_migration import change_of, declared_type
 from penstock.engine.runtime.task.declared_states import DeclaredStates, declared_states
 
 _ERROR_SHOWN: Final = 300

@@ -37,12 +37,12 @@ from penstock.engine.model.checkpoints import (
     INLINE_BYTES,
     METADATA,
     SHARED_FOLDER,
+    CompletedCheckpoint,
     FileHandle,
     InlineHandle,
     StateHandle,
     SubtaskState,
 )
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
 from penstock.engine.model.ids import JobId
 
 _CHECKPOINT: Final = re.compile(r"chk-(\d+)")

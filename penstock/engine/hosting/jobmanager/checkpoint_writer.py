@@ -24,7 +24,7 @@ from penstock.engine.hosting.checkpoints.storage import CheckpointStorage
 from penstock.engine.hosting.jobmanager.coordinators.coordinators import Coordinators
 from penstock.engine.hosting.os.file_systems import check_private, parted
 from penstock.engine.hosting.os.worker_thread import WorkerThreads
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.messages import (

@@ -24,11 +24,11 @@ from penstock.engine.hosting.os.waiting import (
 )
 from penstock.engine.machines.job.job_master import JobMaster
 from penstock.engine.model.checkpoints import CheckpointType
-from penstock.engine.model.elastic.parallelism_bounds import (
+from penstock.engine.model.elastic import (
     JobResourceRequirements,
     ParallelismBounds,
+    RescaleOutcome,
 )
-from penstock.engine.model.elastic.rescales import RescaleOutcome
 from penstock.engine.model.errors import JobExecutionError
 from penstock.engine.model.ids import JobId, ResourceId
 from penstock.engine.model.messages import (

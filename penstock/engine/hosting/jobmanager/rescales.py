@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from penstock.engine.hosting.jobmanager.machine_shell import JobParts, MachineShell
-from penstock.engine.machines.generations.desired_resources import refusal_of_graph
-from penstock.engine.machines.generations.preconditions import refusal_of_sizes
+from penstock.engine.machines.generations.desired_resources import (
+    refusal_of_graph,
+    refusal_of_sizes,
+)
 from penstock.engine.machines.rescaling.requirements import check_requirements, default_requirements
-from penstock.engine.model.elastic.parallelism_bounds import (
+from penstock.engine.model.elastic import (
     JobResourceRequirements,
     ParallelismBounds,
     requirements_to_plain,

@@ -27,8 +27,8 @@ from penstock.engine.hosting.jobmanager.machine_shell import (
 )
 from penstock.engine.hosting.observer import JobObserver
 from penstock.engine.hosting.provider import HostChanges, TaskManagerProvider
-from penstock.engine.machines.leases.liveness import Liveness
-from penstock.engine.machines.taskmanager.cancellation import fatal_at
+from penstock.engine.machines.leases import Liveness
+from penstock.engine.machines.taskmanager.task_lifecycle import fatal_at
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.job_events import TaskManagerLost, TaskManagerStarved
 from penstock.engine.model.messages import (

@@ -22,10 +22,14 @@ from penstock.engine.hosting.network.peers import Peers
 from penstock.engine.hosting.network.task_events import TaskEventDispatcher
 from penstock.engine.model.errors import ExternalError, PartitionConnectionError, PartitionNotFound
 from penstock.engine.model.ids import ResultPartitionId, TaskManagerLocation
-from penstock.engine.model.messages.peers import PartitionRequest, StateRequest, TaskEventFor
+from penstock.engine.model.messages.control import PartitionRequest, StateRequest, TaskEventFor
 from penstock.engine.model.states import ExecutionState
+from penstock.engine.runtime.network.gate.missing_partition import (
+    ProducerAnswer,
+    Reaction,
+    reaction,
+)
 from penstock.engine.runtime.network.gate.ports import ConsumerView, RequestedChannel
-from penstock.engine.runtime.network.gate.producer_check import ProducerAnswer, Reaction, reaction
 from penstock.engine.runtime.network.subpartition_view import ViewListener
 
 

@@ -44,7 +44,7 @@ from penstock.engine.model.errors import (
     UserCodeError,
 )
 from penstock.engine.model.ids import ResourceId
-from penstock.engine.model.messages.peers import PartitionRequest, StateRequest, TaskEventFor
+from penstock.engine.model.messages.control import PartitionRequest, StateRequest, TaskEventFor
 from penstock.engine.runtime.network.network_memory import NetworkMemory
 from penstock.engine.runtime.network.network_settings import NetworkSettings
 from penstock.engine.runtime.network.partition.result_partition import ResultPartition

@@ -15,7 +15,7 @@ from typing import Final
 from penstock.engine.hosting.network.connection import DataConnection
 from penstock.engine.hosting.network.frames import FailureKind, FrameType
 from penstock.engine.model.checkpoints import FileHandle
-from penstock.engine.model.messages.peers import StateRequest
+from penstock.engine.model.messages.control import StateRequest
 from penstock.engine.runtime.codecs.events import FrameKind
 
 KEPT_MS: Final = 60_000

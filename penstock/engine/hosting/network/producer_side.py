@@ -20,8 +20,8 @@ from penstock.engine.runtime.codecs.codec import ChannelEncoder, EncodedFrame, s
 from penstock.engine.runtime.codecs.events import WITHOUT_CREDIT, FrameKind, Parts
 from penstock.engine.runtime.elements import ColumnBatch, RowBatch
 from penstock.engine.runtime.network.partition.subpartition import FrameView
-from penstock.engine.runtime.network.sequence import following as next_number
 from penstock.engine.runtime.network.subpartition_view import NextType
+from penstock.engine.runtime.network.subpartition_view import following as next_number
 
 
 def failure_kind(error: ExternalError) -> FailureKind:

@@ -37,8 +37,12 @@ from penstock.engine.machines.checkpoints.settings import (
     checkpoint_places_of,
     checkpoint_settings_of,
 )
-from penstock.engine.model.checkpoints import METADATA, CheckpointType, TaskCheckpointing
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.model.checkpoints import (
+    METADATA,
+    CheckpointType,
+    CompletedCheckpoint,
+    TaskCheckpointing,
+)
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.graph.job_graph import JobGraph

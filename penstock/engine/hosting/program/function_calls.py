@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from penstock.engine.model.graph.stream_graph import StreamGraph
 from penstock.engine.runtime.keys import KeySelection
 from penstock.engine.runtime.operator import Operator
-from penstock.engine.runtime.operators.key_check import KeyCheckOperator
-from penstock.engine.runtime.operators.keyed import KeyTaker
+from penstock.engine.runtime.operators.keyed import KeyCheckOperator, KeyTaker
 from penstock.engine.runtime.operators.stateless import FunctionOperator
 from penstock.engine.runtime.sources.operator import SourceOperator
 

@@ -6,10 +6,9 @@ may still give rows, so a task decides with each batch (`engine/runtime/row_func
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
-
-import pyarrow as pa
 
 from penstock.engine.model.graph.job_graph import (
     FieldsRead,
@@ -30,17 +29,17 @@ from penstock.engine.runtime.operators.keyed import (
     KeyTaker,
 )
 from penstock.engine.runtime.operators.process import KeyedProcessOperator
-from penstock.engine.runtime.operators.sinks import SinkOperator
 from penstock.engine.runtime.operators.stateless import FilterOperator, FunctionOperator
 from penstock.engine.runtime.operators.windowed.base import WindowOperator
 from penstock.engine.runtime.operators.windowed.functions import AggregateContents
 from penstock.engine.runtime.operators.windowed.grid import GridWindowOperator
-from penstock.engine.runtime.row_functions.counts import steps_of_count
+from penstock.engine.runtime.row_functions.known_code import Refused
 from penstock.engine.runtime.row_functions.plans import Strategy, fields_plan_of, plan_of
-from penstock.engine.runtime.row_functions.refusals import Refused
+from penstock.engine.runtime.row_functions.reduces import steps_of_count
 from penstock.engine.runtime.row_functions.runner import TURNED_OFF
 from penstock.engine.runtime.sources.contract import Source
 from penstock.engine.runtime.sources.operator import SourceOperator
+from penstock.engine.runtime.task.fields_read import WholeRecords, places_read
 
 _KEYED: Final = frozenset({
     *(KeyedMapOperator, KeyedFilterOperator, KeyedFlatMapOperator, KeyedProcessOperator),
@@ -229,10 +228,6 @@ def _type_of(graph: StreamGraph, edge: StreamEdge) -> Any:
 # ---------------------------------------------------------------------- sources
 
 
-class _Others(Exception):
-    """Somebody takes the records otherwise than as Python values."""
-
-
 def _fields_read_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FieldsRead | None:
     """The fields that a source parses; None: it is no source that can leave out some. `chained`: the nodes of its vertex."""
     operator = graph.nodes[node_id].operator
@@ -249,48 +244,22 @@ def _fields_read_of(graph: StreamGraph, node_id: int, chained: set[int]) -> Fiel
     elif operator.watermark_strategy.assigner is not None:
         why_all = "a timestamp assigner takes the records"
     else:
+
+        def takers_of(node_id: int) -> Iterator[tuple[int, str, object]]:
+            edges = graph.outputs_of(node_id)
+            if not edges:
+                raise WholeRecords("nobody takes the records")
+            for edge in edges:
+                taker = graph.nodes[edge.target]
+                if edge.target not in chained:
+                    raise WholeRecords("records leave the task as columns")
+                yield edge.target, taker.name, taker.operator
+                if graph.nodes[edge.source].output_type != kind:
+                    raise WholeRecords(f"{taker.name} gets another type than the source gives")
+
         try:
-            read = _read_after(graph, node_id, chained, schema, kind)
-        except _Others as others:
-            why_all = str(others)
+            read = places_read(node_id, takers_of, schema, kind)
+        except WholeRecords as whole:
+            why_all = str(whole)
     names = tuple(name for place, name in enumerate(schema.names) if place in read)
     return FieldsRead(names, len(schema), why_all)
-
-
-def _read_after(
-    graph: StreamGraph, node_id: int, chained: set[int], schema: pa.Schema, kind: RowTypeInfo
-) -> set[int]:
-    """The places of the fields that those read who get this operator's records. Raises: _Others."""
-    edges = graph.outputs_of(node_id)
-    if not edges:
-        raise _Others("nobody takes the records")
-    read: set[int] = set()
-    for edge in edges:
-        taker = graph.nodes[edge.target]
-        if edge.target not in chained:
-            raise _Others("records leave the task as columns")
-        read |= _read_in(graph, edge.target, chained, schema, kind)
-        if graph.nodes[edge.source].output_type != kind:
-            raise _Others(f"{taker.name} gets another type than the source gives")
-    return read
-
-
-def _read_in(
-    graph: StreamGraph, node_id: int, chained: set[int], schema: pa.Schema, kind: RowTypeInfo
-) -> set[int]:
-    node = graph.nodes[node_id]
-    operator: Any = node.operator
-    everything = set(range(len(schema)))
-    if isinstance(operator, SinkOperator) and operator.accepts is Accepts.ROWS:
-        return everything
-    if not isinstance(operator, FunctionOperator) or not operator.runs_on_columns:
-        raise _Others(f"{node.name} takes whole records")
-    if not operator.functions_as_columns:
-        return everything
-    plan = operator.row_function_class.plan_of(operator.function.call, schema, kind)
-    if plan.strategy is Strategy.RECORDS:
-        return everything
-    read = set(plan.places)
-    if isinstance(operator, FilterOperator):
-        read |= _read_after(graph, node_id, chained, schema, kind)
-    return read

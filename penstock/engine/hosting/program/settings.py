@@ -29,8 +29,10 @@ from penstock.engine.model.options.program import (
 from penstock.engine.model.options.scheduling import ErrorOptions
 from penstock.engine.model.options.task import MetricOptions, StackOptions, TaskOptions
 from penstock.engine.model.program import ProgramSettings
-from penstock.engine.runtime.network.network_settings import network_settings_of
-from penstock.engine.runtime.network.partition.settings import blocking_settings_of
+from penstock.engine.runtime.network.network_settings import (
+    blocking_settings_of,
+    network_settings_of,
+)
 from penstock.engine.runtime.state.settings import state_backend_settings_of
 from penstock.engine.runtime.task.latency import Granularity, LatencySettings
 

@@ -15,23 +15,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from penstock.engine.machines.checkpoints.awaited_ends import AwaitedEnds
-from penstock.engine.machines.checkpoints.completed_store import CompletedCheckpointStore
-from penstock.engine.machines.checkpoints.coordinator_state import CheckpointCourse
-from penstock.engine.machines.checkpoints.failure_counter import FailureCounter
+from penstock.engine.machines.checkpoints.coordinator_state import (
+    AwaitedEnds,
+    CheckpointCourse,
+    CompletedCheckpointStore,
+    Handover,
+)
 from penstock.engine.machines.checkpoints.gateway import CheckpointGateway, Emit, StoringOutcome
-from penstock.engine.machines.checkpoints.intake import Intake
-from penstock.engine.machines.checkpoints.pending import AckResult, PendingCheckpoint, Phase
-from penstock.engine.machines.checkpoints.plan import plan_of
+from penstock.engine.machines.checkpoints.pending import (
+    AckResult,
+    PendingCheckpoint,
+    Phase,
+    plan_of,
+)
 from penstock.engine.machines.checkpoints.requests import (
     CheckpointRequest,
     Refusal,
+    RequestQueue,
     Situation,
+    refusal_of,
     request_of,
 )
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.engine.machines.story import Story
+from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.errors import BrokenInvariant
 from penstock.engine.model.ids import AttemptId, VertexId
 from penstock.engine.model.messages.checkpoints import (
@@ -104,7 +112,9 @@ def _expect(name: str, holds: object, what: object) -> None:
 
 
 class CheckpointCoordinator:
-    """`is_active`: the job runs, so checkpoints are triggered. `store`: the completed checkpoints. `handover`: to the next generation."""
+    """`is_active`: the job runs, so checkpoints are triggered. `store`: the completed checkpoints. `handover`: to the next
+    generation.
+    """
 
     def __init__(
         self,
@@ -407,3 +417,160 @@ class CheckpointCoordinator:
         elif self._counter.on_failure(checkpoint_id, pending.checkpoint_type, reason):
             of_job = self._counter.failure_of_job(checkpoint_id, reason, text)
             self._failure = self._failure or of_job
+
+
+COUNTED: Final = frozenset({
+    Reason.IO_EXCEPTION,
+    Reason.ASYNC_EXCEPTION,
+    Reason.CHECKPOINT_DECLINED,
+    Reason.CHECKPOINT_EXPIRED,
+    Reason.FINALIZE_FAILURE,
+})
+"""Failures of the checkpoint itself. The others come from a job that was starting, ending or restarting."""
+
+
+class FailureCounter:
+    """Counts how many checkpoints may fail in a row before the job fails.
+
+    Knows no pending checkpoint. Source: Flink CheckpointFailureManager
+    (docs/spec/checkpoints.md#coordinator). Differs: a synchronous savepoint that has been triggered and
+    fails ends the attempt, whatever the reason, because its tasks have stopped for it. Any other
+    savepoint that fails never counts, not even if a task could not write it: the user who asked for it
+    is told.
+
+    `continuous`: counted failures since the last success.
+    """
+
+    def __init__(self, tolerable: int = 0) -> None:
+        self._tolerable = tolerable
+        self._counted_ids: set[int] = set()
+        self.continuous = 0
+
+    def on_failure(
+        self, checkpoint_id: int, checkpoint_type: CheckpointType, reason: Reason
+    ) -> bool:
+        """Count a failure, each id once. Returns: whether the job must fail because of it."""
+        if checkpoint_type.is_synchronous:
+            return True
+        if checkpoint_type.is_savepoint or reason not in COUNTED:
+            return False
+        if checkpoint_id in self._counted_ids:
+            return False
+        self._counted_ids.add(checkpoint_id)
+        self.continuous += 1
+        return self.continuous > self._tolerable
+
+    def failure_of_job(self, checkpoint_id: int, reason: Reason, text: str) -> FailureInfo:
+        """Return the failure of the job."""
+        rule = "the tasks have stopped for it"
+        if self.continuous > self._tolerable:
+            rule = (
+                f"{self.continuous} checkpoints failed in a row, but "
+                f"'execution.checkpointing.tolerable-failed-checkpoints' is {self._tolerable}"
+            )
+        cause = f"{reason}: {text}" if text else f"{reason}"
+        message = f"checkpoint {checkpoint_id} failed with {cause} ({rule})"
+        return FailureInfo("CheckpointFailed", message)
+
+    def reset(self) -> None:
+        """A checkpoint was completed, or the job starts again."""
+        self._counted_ids.clear()
+        self.continuous = 0
+
+
+class Intake:
+    """Which checkpoints are asked for: those that are due, those of users, and the one with which a generation of the job
+    hands over.
+
+    Source: Flink CheckpointRequestDecider. Differs: what a user asks for during a handover waits for the next
+    generation. A savepoint that met the end of a task is taken again when the task has ended; in Flink it fails.
+
+    `queue`: requests that may be taken. `coordinator_state`: has those that wait, for the next generation or until no
+    task is `ending`: these have declined because they were about to end. `handover`: to the next generation.
+    """
+
+    def __init__(
+        self,
+        settings: CheckpointSettings,
+        gateway: CheckpointGateway,
+        coordinator_state: CheckpointCourse,
+    ) -> None:
+        self.queue = RequestQueue(settings.max_concurrent, settings.min_pause_ms)
+        self.coordinator_state = coordinator_state
+        self.handover = Handover()
+        self.ending: set[AttemptId] = set()
+        self._gateway = gateway
+
+    def add(self, request: CheckpointRequest) -> None:
+        """Add a request; a full queue answers one of them with a failure."""
+        refusal = self.queue.add(request)
+        if refusal is not None:
+            text = f"{len(self.queue)} wait already"
+            self._gateway.answer_failure(refusal.request, refusal.reason, text)
+
+    def refuses(
+        self, request: CheckpointRequest, others: list[CheckpointRequest], *, is_active: bool
+    ) -> bool:
+        """Whether a user's request is refused for good. If so, it is answered. `others`, `is_active`: as `refusal_of` takes them."""
+        refusal = refusal_of(request, others, is_active=is_active)
+        if refusal is not None:
+            self._gateway.answer_failure(request, *refusal)
+        return refusal is not None
+
+    def failed(self, request: CheckpointRequest, reason: Reason, text: str) -> None:
+        """A checkpoint was aborted. A savepoint waits if it met the end of a task. Of all others this is the answer."""
+        kind = request.checkpoint_type
+        if reason is Reason.TASK_CLOSING and kind.is_savepoint and not kind.is_synchronous:
+            self.coordinator_state.waiting.append(request)
+        else:
+            self._gateway.answer_failure(request, reason, text)
+
+    def deadlines_ms(self, timeout_ms: int) -> list[int]:
+        """Return until when those that wait for the end of a task may wait."""
+        return [one.at_ms + timeout_ms for one in self._waiting_for_ends]
+
+    @property
+    def _waiting_for_ends(self) -> list[CheckpointRequest]:
+        is_so = self.ending and not self.handover.keeps_others_waiting
+        return self.coordinator_state.waiting if is_so else []
+
+    def expire(self, asked_ms: int, text: str) -> None:
+        """Answer those that were asked for by then and still wait for the end of a task."""
+        if self._waiting_for_ends:
+            late = [one for one in self.coordinator_state.waiting if one.at_ms <= asked_ms]
+            self.coordinator_state.waiting = [
+                one for one in self.coordinator_state.waiting if one.at_ms > asked_ms
+            ]
+            for request in late:
+                self._gateway.answer_failure(request, Reason.CHECKPOINT_EXPIRED, text)
+
+    def add_of_user(self, request: CheckpointRequest) -> None:
+        if self.handover.keeps_others_waiting:
+            self.coordinator_state.waiting.append(request)
+        else:
+            self.add(request)
+
+    def begin_handover(self, now_ms: int, kept: frozenset[VertexId]) -> None:
+        self.handover.begin(kept)
+        self.add(CheckpointRequest(now_ms, is_forced=True, is_handover=True, kept=kept))
+
+    def catch_up(self, graph: ExecutionGraph, settings: CheckpointSettings) -> None:
+        """Take what waits, once no handover is under way, no task is about to end, and all can take part in a checkpoint."""
+        if not self.coordinator_state.waiting or self.handover.keeps_others_waiting or self.ending:
+            return
+        if isinstance(plan_of(graph, settings), str):
+            return
+        waiting, self.coordinator_state.waiting = self.coordinator_state.waiting, []
+        for request in waiting:
+            self.add(request)
+
+    def drop_all(self, reason: Reason, text: str) -> None:
+        """Answer all with this failure. No task is waited for any more."""
+        self.ending.clear()
+        waiting, self.coordinator_state.waiting = self.coordinator_state.waiting, []
+        for request in (*self.queue.drop_all(), *waiting):
+            self._gateway.answer_failure(request, reason, text)
+
+    def with_those(self, pending: list[CheckpointRequest]) -> list[CheckpointRequest]:
+        """Return everything that is asked for and not done. `pending`: what is being taken."""
+        return [*pending, *self.queue, *self.coordinator_state.waiting]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
-from penstock.engine.machines.checkpoints.completed_store import CompletedCheckpointStore
+from penstock.engine.machines.checkpoints.coordinator_state import CompletedCheckpointStore
 from penstock.engine.machines.checkpoints.pending import PendingCheckpoint
 from penstock.engine.machines.checkpoints.requests import CheckpointRequest
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings

@@ -12,15 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from penstock.engine.machines.checkpoints.completed_store import CompletedCheckpointStore
 from penstock.engine.machines.checkpoints.coordinator import CheckpointCoordinator
-from penstock.engine.machines.checkpoints.coordinator_state import CheckpointCourse
+from penstock.engine.machines.checkpoints.coordinator_state import (
+    CheckpointCourse,
+    CompletedCheckpointStore,
+    Handover,
+)
 from penstock.engine.machines.checkpoints.gateway import Emit
-from penstock.engine.machines.checkpoints.handover import Handover
 from penstock.engine.machines.checkpoints.restore import RestorePlan
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.messages.checkpoints import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.engine.model.checkpoints import CompletedCheckpoint, OperatorCheckpoint
 from penstock.engine.model.graph.job_graph import JobGraph, OperatorInfo
 from penstock.engine.model.key_types import KeyMigration, KeyType, KeyVerdict, judge_keys
 

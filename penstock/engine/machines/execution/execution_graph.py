@@ -14,11 +14,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from penstock.engine.machines.execution import execution as machine
-from penstock.engine.machines.execution.distribution import partition_ranges
 from penstock.engine.machines.execution.execution import Consequence, ExecutionEvent
-from penstock.engine.model.aggregate_state import aggregate_state
-from penstock.engine.model.checkpoints import SubtaskState
-from penstock.engine.model.completed_checkpoint import TaskRestore
+from penstock.engine.model.checkpoints import SubtaskState, TaskRestore
 from penstock.engine.model.deployment import Producers
 from penstock.engine.model.errors import GraphError
 from penstock.engine.model.graph.auto_parallelism import UNDECIDED
@@ -28,8 +25,9 @@ from penstock.engine.model.graph.job_graph import (
     JobGraph,
     JobVertex,
     ResultPartitionType,
+    sort_job_vertices,
 )
-from penstock.engine.model.graph.topology import sort_job_vertices
+from penstock.engine.model.graph.partitioning import DistributionPattern
 from penstock.engine.model.ids import (
     AllocationId,
     AttemptId,
@@ -40,7 +38,7 @@ from penstock.engine.model.ids import (
     VertexId,
 )
 from penstock.engine.model.messages import Committable, FailureInfo, TaskIo
-from penstock.engine.model.states import ExecutionState
+from penstock.engine.model.states import ExecutionState, aggregate_state
 
 DEFAULT_HISTORY_SIZE = 16
 
@@ -215,8 +213,7 @@ class ExecutionJobVertex:
 
 
 class ExecutionGraph:
-    """Vertices in topological order, current attempts by id, groups. Raises GraphError for a
-    cycle."""
+    """Vertices in topological order, current attempts by id, groups. Raises GraphError for a cycle."""
 
     def __init__(
         self,
@@ -359,3 +356,53 @@ class ExecutionGraph:
 
 def in_topological_order(vertices: Iterable[ExecutionVertex]) -> list[ExecutionVertex]:
     return sorted(vertices, key=attrgetter("index"))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """Consecutive partitions and the consecutive consumers that share them."""
+
+    first_partition: int
+    last_partition: int
+    first_consumer: int
+    last_consumer: int
+
+
+def partition_ranges(
+    pattern: DistributionPattern, producers: int, consumers: int
+) -> list[PartitionRange]:
+    """Which partitions and subpartitions each consumer reads: index arithmetic.
+
+    Knows no graph. Source: Flink VertexInputInfoComputationUtils
+    (docs/spec/execution-graph.md#who-reads-what). All ranges are inclusive.
+
+    Return one entry per distinct range of partitions, in the order of consumers: O(producers +
+    consumers).
+
+    Point-wise with fewer producers than consumers, a partition serves a run of consumers; with
+    more, a consumer reads a run of partitions.
+    """
+    if pattern is DistributionPattern.ALL_TO_ALL:
+        return [PartitionRange(0, producers - 1, 0, consumers - 1)]
+    if producers >= consumers:
+        return [
+            PartitionRange(i * producers // consumers, (i + 1) * producers // consumers - 1, i, i)
+            for i in range(consumers)
+        ]
+    return [
+        PartitionRange(
+            p, p, -(-p * consumers // producers), -(-(p + 1) * consumers // producers) - 1
+        )
+        for p in range(producers)
+    ]
+
+
+def subpartition_of(pattern: DistributionPattern, consumer: int, consumers_of_range: int) -> int:
+    """Return the one subpartition that a consumer reads of each partition of its range.
+
+    Point-wise, this is the consumer's own index modulo the number of consumers of the range, not
+    its place in the range.
+    """
+    if pattern is DistributionPattern.ALL_TO_ALL:
+        return consumer
+    return consumer % consumers_of_range

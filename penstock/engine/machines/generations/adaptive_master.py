@@ -1,25 +1,29 @@
 """The master of one job over all its generations: events in, effects out, as a JobMaster.
 
 A generation is a JobMaster, whose graph never changes. This master replaces it by the next one when the job gets
-another parallelism: after a handover, or at a restart. `AdaptiveMaster.TABLE` has what an elastic job does in each state. A job
-that is not elastic has one generation, which takes all events. Source: Flink AdaptiveScheduler
+another parallelism: after a handover, or at a restart. `AdaptiveMaster.TABLE` has what an elastic job does in each
+state. A job that is not elastic has one generation, which takes all events. Source: Flink AdaptiveScheduler
 (docs/spec/elasticity.md); differs: a rescale repeats nothing, because the former generation hands over, and every job
 can become elastic while it runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import ClassVar, Final
 
-from penstock.engine.machines.generations.decommission import Decommission, why_it_stays
-from penstock.engine.machines.generations.desired_resources import DesiredResources
-from penstock.engine.machines.generations.partial_rescale import beside, running_on
-from penstock.engine.machines.generations.preconditions import check_elastic, no_slots
-from penstock.engine.machines.generations.rescale_timeline import RescaleTimeline
-from penstock.engine.machines.job.handover_events import (
+from penstock.engine.machines.generations.desired_resources import (
+    DesiredResources,
+    beside,
+    check_elastic,
+    no_slots,
+    refusal_of_sizes,
+    running_on,
+)
+from penstock.engine.machines.job.handed_over import (
     GiveUpKept,
     HandOver,
     HandoverFailureNoted,
@@ -32,21 +36,24 @@ from penstock.engine.machines.job.handover_events import (
 from penstock.engine.machines.job.job_master import JobMaster
 from penstock.engine.machines.job_state.job_settings import FailoverMode, JobSettings
 from penstock.engine.machines.rescaling.requirements import changed_vertices, default_requirements
+from penstock.engine.machines.rescaling.rescale_history import RescaleHistory
 from penstock.engine.machines.rescaling.transition_manager import (
     TRANSITION_TIMER,
     Prospect,
     TransitionManager,
 )
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
-from penstock.engine.model.elastic.parallelism_bounds import (
+from penstock.engine.model.checkpoints import CompletedCheckpoint
+from penstock.engine.model.elastic import (
     JobResourceRequirements,
     ParallelismBounds,
+    RescaleCause,
+    RescaleEnd,
+    Rescales,
 )
-from penstock.engine.model.elastic.rescales import RescaleCause, RescaleEnd
 from penstock.engine.model.errors import ConfigurationError, GraphError
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.graph.rescaling import parallelism_of, rescaled
-from penstock.engine.model.ids import ResourceId, VertexId
+from penstock.engine.model.ids import JobId, ResourceId, VertexId
 from penstock.engine.model.messages import (
     FailJob,
     FailureInfo,
@@ -89,8 +96,9 @@ class Trigger(StrEnum):
 
 
 class AdaptiveMaster:
-    """`generation`: the JobMaster that runs the job now. `submitted`: the graph as the program has it. `desired` None: the job is not
-    elastic. `timeline`: of its rescales. `leaving`: TaskManagers that the host takes away soon. `settings`: of the next generation.
+    """`generation`: the JobMaster that runs the job now. `submitted`: the graph as the program has it. `desired` None: the
+    job is not elastic. `timeline`: of its rescales. `leaving`: TaskManagers that the host takes away soon. `settings`:
+    of the next generation.
     """
 
     def __init__(
@@ -411,3 +419,120 @@ class AdaptiveMaster:
         (State.RESTARTING, Trigger.GENERATION_ENDED): _after_generation,
     }
     """What is done, by the state and the trigger. A pair that is missing changes nothing: the trigger is too late, or too early."""
+
+
+_ENDS: Final[Mapping[JobStatus, RescaleEnd]] = {
+    JobStatus.FINISHED: RescaleEnd.JOB_FINISHED,
+    JobStatus.FAILED: RescaleEnd.JOB_FAILED,
+    JobStatus.CANCELED: RescaleEnd.JOB_CANCELED,
+}
+
+
+class RescaleTimeline:
+    """Rescales of one job, with ids that are drawn without chance, so that the same events give the same records.
+
+    Source: Flink RescaleTimeline, which draws ids (docs/spec/elasticity.md#rescale-history).
+
+    `history`: read only.
+    """
+
+    def __init__(self, job_id: JobId, size: int) -> None:
+        self.history = RescaleHistory(size)
+        self._job_id = job_id
+        self._rescales = 0
+        self._requirements = 0
+        self._last_changes = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a rescale is under way."""
+        return self.history.current is not None
+
+    def take_news(self) -> Rescales | None:
+        """All that is known, if it has changed since the last call."""
+        if self._last_changes == self.history.changes:
+            return None
+        self._last_changes = self.history.changes
+        return self.history.snapshot()
+
+    def begin(
+        self,
+        cause: RescaleCause,
+        desired: DesiredResources,
+        before: Mapping[VertexId, int] | None,
+        now_ms: int,
+    ) -> None:
+        """A rescale begins. `before`: the parallelism of what runs; None: nothing does."""
+        self._rescales += 1
+        if cause is RescaleCause.UPDATE_REQUIREMENT:
+            self._requirements += 1
+        ids = self._id("rescale", self._rescales), self._id("requirements", self._requirements)
+        shape = None if before is None else desired.shape(before)
+        self.history.begin(ids, cause, now_ms, desired.groups, shape)
+
+    def succeed(
+        self, desired: DesiredResources, parallelism: Mapping[VertexId, int], now_ms: int
+    ) -> None:
+        """The next generation begins."""
+        self.history.enter("CreatingExecutionGraph", now_ms)
+        self.history.decide(desired.shape(parallelism))
+        self.history.enter("Executing", now_ms)
+        self.history.end(RescaleEnd.SUCCEEDED, now_ms)
+
+    def end_with(self, status: JobStatus, now_ms: int) -> None:
+        """The job has ended."""
+        end = _ENDS.get(status)
+        if end is not None:
+            self.history.end(end, now_ms)
+
+    def _id(self, kind: str, number: int) -> str:
+        return hashlib.sha256(f"{self._job_id} {kind} {number}".encode()).hexdigest()[:32]
+
+
+DECOMMISSION_TIMER: Final = "decommission"
+_RETRY_MS: Final = 10_000
+
+
+class Decommission:
+    """How a job of a fixed size leaves TaskManagers that the host takes away: all its tasks move behind a checkpoint, as
+    in a handover.
+
+    It asks for as many slots elsewhere as it has there, and runs on until they have come. Source: none; in Flink the
+    tasks fail with their TaskManager (docs/spec/elasticity.md#taskmanagers-that-leave).
+
+    Asked after each event while TaskManagers leave.
+    """
+
+    def __init__(self) -> None:
+        self._not_before_ms = 0
+
+    def settle(
+        self, generation: JobMaster, leaving: Collection[ResourceId], now_ms: int
+    ) -> list[JobEffect]:
+        """Ask for the slots that are missing, or hand over if they are there. After a failed checkpoint it is tried again later."""
+        handover_view = generation.handover_view
+        if generation.status.is_terminal or why_it_stays(generation) is not None:
+            return []
+        if handover_view.handover.keeps_others_waiting:
+            return []
+        effects: list[JobEffect] = []
+        if handover_view.handover.has_failed:
+            effects += generation.step(HandoverFailureNoted())
+            self._not_before_ms = now_ms + _RETRY_MS
+            effects.append(SetTimer(DECOMMISSION_TIMER, self._not_before_ms))
+        used, there = handover_view.slots_used(), handover_view.slots_used(leaving)
+        is_running = generation.status is JobStatus.RUNNING
+        wanted = used + there if there and is_running else 0
+        if wanted != handover_view.slots_wanted:
+            effects += generation.step(HoldSlots(wanted, frozenset(leaving)))
+        has_room = handover_view.slots_outside(leaving) >= used
+        if there and has_room and handover_view.can_hand_over and now_ms >= self._not_before_ms:
+            effects += generation.step(HandOver())
+        return effects
+
+
+def why_it_stays(generation: JobMaster) -> str | None:
+    """Return why the tasks of a job do not move to other TaskManagers; None: they do."""
+    if generation.checkpoints.coordinator is None:
+        return "the job takes no checkpoints"
+    return refusal_of_sizes(generation.job_graph)

@@ -1,9 +1,7 @@
-"""From vertices to deployed tasks: asks for seats in slots, and deploys a bulk when all its slots
-are there.
+"""From vertices to deployed tasks: asks for seats in slots, and deploys a bulk when all its slots are there.
 
-Knows no failures: it only reports a bulk that has waited too long. Source: Flink
-DefaultExecutionDeployer and PhysicalSlotRequestBulkCheckerImpl (docs/spec/scheduling.md#one-round,
-#bulks-that-wait-for-slots).
+Knows no failures: it only reports a bulk that has waited too long. Source: Flink DefaultExecutionDeployer and
+PhysicalSlotRequestBulkCheckerImpl (docs/spec/scheduling.md#one-round, #bulks-that-wait-for-slots).
 """
 
 from __future__ import annotations
@@ -11,14 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.engine.machines.execution.execution import ExecutionEvent
-from penstock.engine.machines.execution.execution_graph import ExecutionVertex
+from penstock.engine.machines.execution.execution_graph import (
+    ExecutionVertex,
+)
 from penstock.engine.machines.job_state.attempts import Attempts
-from penstock.engine.machines.job_state.event_log import EventLog
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.job_state.job_slots import JobSlots
-from penstock.engine.machines.scheduling.bulk_check import BulkCheck, BulkTimeout, is_fulfillable
-from penstock.engine.machines.scheduling.bulks import Bulk, Bulks
+from penstock.engine.machines.scheduling.bulks import (
+    Bulk,
+    BulkCheck,
+    Bulks,
+    BulkTimeout,
+    is_fulfillable,
+)
 from penstock.engine.machines.scheduling.task_deployments import TaskDeployments
+from penstock.engine.machines.story import EventLog
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.ids import AllocationId
 from penstock.engine.model.messages import DeployTask, SetTimer

@@ -1,10 +1,9 @@
 """Decides after a failure what starts again and when, or ends the job.
 
-A failure of tasks restarts their regions; a failure of the job as a whole first ends all tasks.
-Knows no reports and no offers. Source: Flink ExecutionFailureHandler, DefaultScheduler
-(docs/spec/failover.md#from-failure-to-restart). Differs: a global failure is visible as FAILING. A consumer's report that its
-producer failed waits for the producer's own.
-With the default back-off, a user's error that is found while its peers restart ends the job.
+A failure of tasks restarts their regions; a failure of the job as a whole first ends all tasks. Knows no reports and no
+offers. Source: Flink ExecutionFailureHandler, DefaultScheduler (docs/spec/failover.md#from-failure-to-restart).
+Differs: a global failure is visible as FAILING. A consumer's report that its producer failed waits for the producer's
+own. With the default back-off, a user's error that is found while its peers restart ends the job.
 """
 
 from __future__ import annotations
@@ -14,18 +13,17 @@ from dataclasses import replace
 from typing import Final
 
 from penstock.engine.machines.execution.execution_graph import ExecutionVertex
-from penstock.engine.machines.failover.failover import FailoverStrategy
-from penstock.engine.machines.failover.restart_backoff import (
+from penstock.engine.machines.failover import (
+    FailoverStrategy,
     InfrastructureOnlyRestart,
     RestartBackoff,
     is_infrastructure,
 )
 from penstock.engine.machines.job.exception_history import ExceptionHistory
-from penstock.engine.machines.job.job_state import JobState
-from penstock.engine.machines.job.job_transitions import JobTransitions
-from penstock.engine.machines.job_state.event_log import EventLog
+from penstock.engine.machines.job.job_state import JobState, JobTransitions
 from penstock.engine.machines.job_state.job_status import JobStatusEvent
 from penstock.engine.machines.scheduling.scheduling import SchedulingStrategy
+from penstock.engine.machines.story import EventLog
 from penstock.engine.model.ids import PartitionId, VertexId
 from penstock.engine.model.messages import FailureInfo, SetTimer
 from penstock.engine.model.states import ExecutionState, JobStatus
@@ -100,8 +98,8 @@ _ENDING = frozenset({JobStatus.FAILING, JobStatus.CANCELLING})
 
 
 class FailureHandler:
-    """Decides on failures, and carries out restarts when their time has come. `is_replaced_at_restart`: the next restart of the whole job is
-    left to another generation of it.
+    """Decides on failures, and carries out restarts when their time has come. `is_replaced_at_restart`: the next restart
+    of the whole job is left to another generation of it.
     """
 
     def __init__(

@@ -1,7 +1,10 @@
-"""What a generation of a job leaves to the next one. A generation is a JobMaster with its ExecutionGraph.
+"""What a generation of a job leaves to the next one, and the events by which the master of all generations changes one of
+them.
 
-The next one has other subtasks, and their attempts are new, but for those that run on; slots, the memory of failures, checkpoints
-and the story belong to the job. Source: Flink AdaptiveScheduler, which makes a new ExecutionGraph for each start.
+A generation is a JobMaster with its ExecutionGraph. The next one has other subtasks, and their attempts are new, but
+for those that run on; slots, the memory of failures, checkpoints and the story belong to the job. The host never sends
+these events. They have no time of their own: they belong to the event that the master has got. Source: Flink
+AdaptiveScheduler, which makes a new ExecutionGraph for each start.
 """
 
 from __future__ import annotations
@@ -10,12 +13,12 @@ from dataclasses import dataclass
 
 from penstock.engine.machines.checkpoints.coordinator_state import CheckpointCourse
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.engine.machines.failover.restart_backoff import RestartBackoff
+from penstock.engine.machines.failover import RestartBackoff
 from penstock.engine.machines.job.exception_history import ExceptionHistory
-from penstock.engine.machines.job_state.event_log import EventLog
 from penstock.engine.machines.job_state.job_slots import Declared
 from penstock.engine.machines.slots.shared_slots import SharedSlot
 from penstock.engine.machines.slots.slot_pool import SlotPool
+from penstock.engine.machines.story import EventLog
 from penstock.engine.model.ids import AllocationId, ResourceId, VertexId
 from penstock.engine.model.states import ExecutionState, JobStatus
 
@@ -24,8 +27,9 @@ from penstock.engine.model.states import ExecutionState, JobStatus
 class HandedOver:
     """`pool`: with all slots that the job holds. `freed`: allocations that are over. `gone`: TaskManagers that are.
 
-    `declared`: what was declared to the ResourceManager last. `numbers`: the next bulk, restart and slot request, so that a late
-    timer of the former generation means nothing. `kept`: vertices whose subtasks run on. `seats`: their slots, and no others.
+    `declared`: what was declared to the ResourceManager last. `numbers`: the next bulk, restart and slot request, so
+    that a late timer of the former generation means nothing. `kept`: vertices whose subtasks run on. `seats`: their
+    slots, and no others.
     """
 
     status: JobStatus
@@ -73,3 +77,60 @@ def _go_on(vertex: ExecutionVertex, old: ExecutionVertex) -> None:
     vertex.job_vertex.finished += old.state is ExecutionState.FINISHED
     for partition, same in zip(vertex.partitions, old.partitions, strict=True):
         partition.is_available = same.is_available
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Begin where the generation before has stopped, but on none of the TaskManagers that are `leaving`."""
+
+    left: HandedOver
+    leaving: frozenset[ResourceId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveRestarts:
+    """Leave the next restart of the whole job to another generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveFreeSlots:
+    """Give back what is free on these TaskManagers."""
+
+    leaving: frozenset[ResourceId]
+
+
+@dataclass(frozen=True, slots=True)
+class HoldSlots:
+    """Hold at least so many slots, whatever the tasks ask for now, and none that is free on TaskManagers that are
+    `leaving`.
+    """
+
+    count: int
+    leaving: frozenset[ResourceId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForSlots:
+    """The next generation cannot begin yet: as `HoldSlots`, and a job that runs is RESTARTING from now on."""
+
+    count: int
+    leaving: frozenset[ResourceId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Take a checkpoint behind which all tasks end, but those of vertices that are `kept`: no edge may join them with
+    others.
+    """
+
+    kept: frozenset[VertexId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverFailureNoted:
+    """It is known that the last handover has failed, and another one may begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUpKept:
+    """The next generation cannot begin beside the tasks that run on. They end too, and it begins as after a failure."""

@@ -14,16 +14,23 @@ from collections.abc import Sequence
 
 from penstock.engine.machines.checkpoints.job_checkpoints import JobCheckpoints
 from penstock.engine.machines.checkpoints.restore import adopt_max_parallelism
-from penstock.engine.machines.execution.execution_graph import ExecutionGraph
-from penstock.engine.machines.execution.regions import Regions
+from penstock.engine.machines.execution.execution import Consequence, ExecutionEvent
+from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.engine.machines.execution.regions import (
+    Regions,
+    ReleaseAtEnd,
+    ReleaseByRegion,
+)
+from penstock.engine.machines.failover import RestartAll, RestartRegions
 from penstock.engine.machines.job.exception_history import ExceptionHistory
 from penstock.engine.machines.job.failure_handler import FailureHandler
-from penstock.engine.machines.job.generation_handover import GenerationHandover
 from penstock.engine.machines.job.handed_over import HandedOver, adopt_attempts
-from penstock.engine.machines.job.handover_changes import HandoverChanges, SuccessionEvent
-from penstock.engine.machines.job.job_checks import check_job
-from penstock.engine.machines.job.job_state import job_state_of
-from penstock.engine.machines.job.job_transitions import JobTransitions
+from penstock.engine.machines.job.handover_changes import (
+    GenerationHandover,
+    HandoverChanges,
+    SuccessionEvent,
+)
+from penstock.engine.machines.job.job_state import JobState, JobTransitions, check_job, job_state_of
 from penstock.engine.machines.job.job_views import (
     SeatsView,
     SubtaskView,
@@ -34,14 +41,22 @@ from penstock.engine.machines.job.job_views import (
     subtasks_of,
     task_metrics_of,
 )
-from penstock.engine.machines.job.strategies import strategies_of
-from penstock.engine.machines.job.task_reports import TaskReports
-from penstock.engine.machines.job_state.failures import lost_task_manager, no_resources
-from penstock.engine.machines.job_state.job_settings import JobSettings
+from penstock.engine.machines.job_state.failures import (
+    canceled_unasked,
+    lost_task_manager,
+    no_resources,
+    unexpected_report,
+)
+from penstock.engine.machines.job_state.job_settings import FailoverMode, JobSettings
 from penstock.engine.machines.job_state.job_status import JobStatusEvent
 from penstock.engine.machines.scheduling.bulks import Bulk
+from penstock.engine.machines.scheduling.scheduling import (
+    PipelinedRegionScheduling,
+    SchedulingStrategy,
+    VertexwiseScheduling,
+)
 from penstock.engine.machines.story import Story
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.ids import AttemptId
 from penstock.engine.model.messages import (
@@ -67,6 +82,7 @@ from penstock.engine.model.messages import (
     TaskManagerGone,
     TaskManagersLeaving,
     TaskReported,
+    TaskStateChanged,
     TimerFired,
     VertexProgress,
 )
@@ -98,10 +114,12 @@ class JobMaster:
         first_attempt = 0 if left is None else left.first_attempt
         graph = ExecutionGraph(job_graph, settings.attempts_history_size, first_attempt)
         regions = Regions(graph)
-        strategies = strategies_of(graph, regions, settings)
-        self.state = state = job_state_of(
-            graph, settings, now_ms, completed, strategies.release, left
-        )
+        scheduling = _scheduling_of(graph, regions, settings)
+        is_full = settings.failover is FailoverMode.FULL
+        failover = RestartAll(graph) if is_full else RestartRegions(regions)
+        is_released = settings.is_released_during_job
+        release = ReleaseByRegion(graph, regions) if is_released else ReleaseAtEnd()
+        self.state = state = job_state_of(graph, settings, now_ms, completed, release, left)
         if left is not None:
             adopt_attempts(graph, left)
             state.attempts.alive = sum(not one.state.is_terminal for one in graph.vertices)
@@ -117,16 +135,14 @@ class JobMaster:
         self._failures = FailureHandler(
             state,
             self._transitions,
-            strategies.scheduling,
-            strategies.failover,
+            scheduling,
+            failover,
             settings.make_backoff() if left is None else left.backoff,
             ExceptionHistory(settings.exception_history_size) if left is None else left.history,
             is_replaced_at_restart=leaves_restarts,
         )
-        self._reports = TaskReports(state, self._transitions, self._failures, strategies.scheduling)
-        self._changes = HandoverChanges(
-            state, self._transitions, self._failures, strategies.scheduling
-        )
+        self._reports = TaskReports(state, self._transitions, self._failures, scheduling)
+        self._changes = HandoverChanges(state, self._transitions, self._failures, scheduling)
         self._is_finalizing = False
         self._idle_timer_ms: int | None = None
         self._shortage: NotEnoughResources | None = None
@@ -365,3 +381,114 @@ class JobMaster:
             for committable in vertex.execution.committables
         )
         self._event_log.emit(FinalizeJob(committables))
+
+
+def _scheduling_of(
+    graph: ExecutionGraph, regions: Regions, settings: JobSettings
+) -> SchedulingStrategy:
+    if graph.job_graph.job_type is JobType.BATCH and settings.is_vertexwise:
+        return VertexwiseScheduling(graph, settings.consume_constraint)
+    return PipelinedRegionScheduling(graph, regions)
+
+
+_EVENT_OF_REPORT = {
+    ExecutionState.INITIALIZING: ExecutionEvent.REPORT_INITIALIZING,
+    ExecutionState.RUNNING: ExecutionEvent.REPORT_RUNNING,
+    ExecutionState.FINISHED: ExecutionEvent.REPORT_FINISHED,
+    ExecutionState.CANCELED: ExecutionEvent.REPORT_CANCELED,
+    ExecutionState.FAILED: ExecutionEvent.FAIL,
+}
+_PROGRESS_RANK = {ExecutionState.INITIALIZING: 1, ExecutionState.RUNNING: 2}
+
+
+class TaskReports:
+    """Handles the reports of tasks: the next regions are scheduled, or a failure is dealt with.
+
+    The first report of an attempt's end counts. Repeated reports, and reports of past attempts, change
+    nothing. Source: Flink SchedulerBase.updateTaskExecutionState, DefaultScheduler.
+
+    Takes reports, one at a time.
+    """
+
+    def __init__(
+        self,
+        state: JobState,
+        transitions: JobTransitions,
+        failures: FailureHandler,
+        scheduling: SchedulingStrategy,
+    ) -> None:
+        self._graph = state.graph
+        self._attempts = state.attempts
+        self._results = state.results
+        self._transitions = transitions
+        self._failures = failures
+        self._scheduling = scheduling
+
+    def take(self, event: TaskReported | TaskIoReported | PartitionDataProduced) -> None:
+        if isinstance(event, TaskReported):
+            self._on_report(event.report)
+        elif isinstance(event, TaskIoReported):
+            self._on_io(event)
+        else:
+            self._on_data_produced(event)
+
+    def _on_report(self, report: TaskStateChanged) -> None:
+        vertex = self._graph.current(report.attempt_id)
+        if vertex is None or report.state not in _EVENT_OF_REPORT:
+            return  # A past attempt, or one of another job.
+        state = vertex.state
+        if state.is_terminal:
+            return  # The first report of an end counts.
+        rank = _PROGRESS_RANK.get(report.state)
+        if rank is not None and rank <= _PROGRESS_RANK.get(state, 0):
+            return  # A repeated message; the wire may repeat messages.
+        if report.io is not None:
+            vertex.execution.io = report.io
+        is_finishing = report.state is ExecutionState.FINISHED
+        if is_finishing and state is not ExecutionState.CANCELING:
+            vertex.execution.committables = report.committables
+            vertex.execution.final_state = report.final_state
+        consequence = self._attempts.move(vertex, _EVENT_OF_REPORT[report.state], report.failure)
+        self._follow_up(vertex, state, report, consequence)
+
+    def _on_io(self, event: TaskIoReported) -> None:
+        """Note counters. Those of past attempts are ignored."""
+        for attempt_id, io in event.ios:
+            vertex = self._graph.current(attempt_id)
+            if vertex is not None and not vertex.state.is_terminal:
+                vertex.execution.io = io
+
+    def _follow_up(
+        self,
+        vertex: ExecutionVertex,
+        before: ExecutionState,
+        report: TaskStateChanged,
+        consequence: Consequence,
+    ) -> None:
+        if consequence is Consequence.FAIL_GLOBALLY:
+            self._failures.on_global_failure(unexpected_report(vertex, before, report.state))
+        elif consequence is Consequence.FAIL_TASK:
+            failure = unexpected_report(vertex, before, report.state)
+            self._attempts.send_cancel(vertex)
+            self._attempts.move(vertex, ExecutionEvent.FAIL, failure)
+            self._failures.on_task_failure([vertex], failure)
+        elif vertex.state is before:
+            return
+        elif vertex.state is ExecutionState.FINISHED:
+            self._results.on_finished(vertex)
+            self._transitions.allocate(self._scheduling.on_finished(vertex))
+        elif vertex.state is ExecutionState.FAILED:
+            failure = report.failure or unexpected_report(vertex, before, report.state)
+            self._failures.on_failed(vertex, failure)
+        elif before is not ExecutionState.CANCELING and vertex.state is ExecutionState.CANCELED:
+            self._failures.on_task_failure([vertex], canceled_unasked(vertex))
+        elif before is ExecutionState.CANCELING and report.state is ExecutionState.FAILED:
+            self._failures.on_failure_while_canceling(vertex, report.failure)
+
+    def _on_data_produced(self, event: PartitionDataProduced) -> None:
+        vertex = self._graph.current(event.attempt_id)
+        partition = self._graph.partitions.get(event.partition_id)
+        if vertex is None or partition is None or partition.producer is not vertex:
+            return
+        partition.mark_produced()
+        self._attempts.tell_readers(vertex)

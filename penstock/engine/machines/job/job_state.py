@@ -1,27 +1,33 @@
 """State of one job, and its creation. Source: the parts of Flink's DefaultScheduler.
 
-Each part changes only itself. `job_transitions.py` has changes of several parts, and `job_master.py`
+Each part changes only itself. `JobTransitions` has changes of several parts, and `job_master.py`
 decides when they happen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.engine.machines.checkpoints.job_checkpoints import JobCheckpoints
-from penstock.engine.machines.execution.execution_graph import ExecutionGraph
-from penstock.engine.machines.execution.partition_release import PartitionRelease
-from penstock.engine.machines.failover.restarts import Restarts
+from penstock.engine.machines.execution.execution import ExecutionEvent
+from penstock.engine.machines.execution.execution_graph import (
+    ExecutionGraph,
+    ExecutionVertex,
+    ResultPartition,
+)
+from penstock.engine.machines.execution.regions import PartitionRelease
+from penstock.engine.machines.failover import Restarts
 from penstock.engine.machines.job.deployer import Deployer
 from penstock.engine.machines.job.handed_over import HandedOver
 from penstock.engine.machines.job_state.attempts import Attempts
-from penstock.engine.machines.job_state.event_log import EventLog
-from penstock.engine.machines.job_state.job_lifecycle import JobLifecycle
 from penstock.engine.machines.job_state.job_settings import JobSettings, LoadBalanceMode
 from penstock.engine.machines.job_state.job_slots import JobSlots, SlotSizes
-from penstock.engine.machines.job_state.results import JobResults
-from penstock.engine.machines.scheduling.bulks import Bulks
+from penstock.engine.machines.job_state.job_status import JobLifecycle, JobStatusEvent
+from penstock.engine.machines.scheduling.bulks import (
+    Bulks,
+)
 from penstock.engine.machines.scheduling.task_deployments import TaskDeployments
 from penstock.engine.machines.slots.shared_slots import SharedSlots
 from penstock.engine.machines.slots.slot_pool import SlotPool
@@ -30,8 +36,12 @@ from penstock.engine.machines.slots.slot_sharing import (
     local_input_preferred,
     task_balanced,
 )
-from penstock.engine.machines.story import Story
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.machines.story import EventLog, Story
+from penstock.engine.model.checkpoints import CompletedCheckpoint
+from penstock.engine.model.errors import BrokenInvariant
+from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.messages import ReleasePartitions, ResetSubtasks
+from penstock.engine.model.states import ExecutionState, JobStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +130,189 @@ def _go_on_with(
         slots.freed, slots.declared = left.freed, left.declared
         attempts.gone.update(left.gone)
         deployer.next_bulk, restarts.next_number, slots.shared_slots.next_request = left.numbers
+
+
+class JobTransitions:
+    """Changes of many tasks of a job at once, in all parts of its state: a start, a restart, the end.
+
+    This module knows how; `job_master.py` and `failure_handler.py` decide when. Source: Flink
+    DefaultScheduler, SchedulerBase.
+
+    Every method keeps all parts of the state consistent.
+    """
+
+    def __init__(self, state: JobState) -> None:
+        self._state = state
+
+    def allocate(self, regions: Iterable[list[ExecutionVertex]]) -> None:
+        for vertices in regions:
+            self._state.deployer.allocate(vertices)
+
+    def reset(self, vertices: Sequence[ExecutionVertex], *, is_global: bool) -> None:
+        """Make new attempts of these vertices. Their coordinators know it before anything is deployed."""
+        state = self._state
+        for vertex in vertices:
+            state.results.on_reset(vertex)
+            state.attempts.reset(vertex)
+        checkpoint_id = state.checkpoints.restore(vertices)
+        ids = tuple(vertex.vertex_id for vertex in vertices)
+        state.event_log.emit(ResetSubtasks(ids, is_global, checkpoint_id))
+        if is_global:
+            state.checkpoints.restore_coordinators()
+
+    def stop_all(self, event: JobStatusEvent) -> None:
+        state = self._state
+        state.restarts.clear()
+        state.lifecycle.move(event)
+        for vertex in state.graph.vertices:
+            vertex.version += 1
+            state.attempts.cancel(vertex)
+
+    def suspend(self) -> None:
+        """Let go of everything at once without waiting. All results stay for the next driver."""
+        state = self._state
+        state.checkpoints.follow(JobStatus.SUSPENDED, state.event_log.now_ms)
+        state.restarts.clear()
+        for vertex in state.graph.vertices:
+            vertex.version += 1
+            if vertex.execution.location is not None and not vertex.state.is_terminal:
+                state.attempts.send_cancel(vertex)
+            state.attempts.move(vertex, ExecutionEvent.SUSPEND)
+        state.slots.give_back("job is SUSPENDED")
+        state.lifecycle.move(JobStatusEvent.SUSPEND)
+
+    def end(self, event: JobStatusEvent) -> None:
+        """Give everything back, then report the end."""
+        state = self._state
+        for vertex in state.graph.vertices:
+            state.results.release(vertex, vertex.partitions)
+        state.slots.give_back(f"job is {state.lifecycle.after(event)}")
+        state.lifecycle.move(event)
+
+
+_HAS_SLOT = frozenset({
+    ExecutionState.DEPLOYING,
+    ExecutionState.INITIALIZING,
+    ExecutionState.RUNNING,
+    ExecutionState.CANCELING,
+})
+
+
+def check_job(job: JobState) -> None:
+    """Invariants of a JobMaster, checked after each step in tests.
+
+    Changes nothing. Each check has a name, which its error shows.
+
+    Raises BrokenInvariant with the name of the check.
+    """
+    job.slots.pool.check()
+    job.checkpoints.check()
+    _check_seats(job)
+    _check_rule_of_one(job)
+    _check_counters(job)
+    _check_status(job)
+
+
+def _check_seats(job: JobState) -> None:
+    for vertex in job.graph.vertices:
+        slot = job.slots.shared_slots.slot_of(vertex)
+        if vertex.state in _HAS_SLOT:
+            held = slot is not None and slot.allocation_id == vertex.execution.allocation_id
+            _expect("every deployed task sits in a slot that the job holds", vertex, held)
+        elif vertex.state is ExecutionState.SCHEDULED:
+            waiting = job.bulks.is_waiting(vertex)
+            _expect("every scheduled task waits in a bulk", vertex, waiting)
+        else:
+            seat = job.slots.shared_slots.shared_slot_of(vertex)
+            _expect("no other task has a seat", vertex, seat is None)
+
+
+def _check_rule_of_one(job: JobState) -> None:
+    for shared in job.slots.shared_slots:
+        kinds = Counter(id(vertex.job_vertex) for vertex in shared.members.values())
+        _expect("two subtasks of one vertex never share a slot", shared, max(kinds.values()) == 1)
+        groups = {vertex.job_vertex.slot_sharing_group for vertex in shared.members.values()}
+        _expect("a slot serves one slot sharing group", shared, len(groups) == 1)
+
+
+def _check_counters(job: JobState) -> None:
+    for job_vertex in job.graph.job_vertices:
+        finished = sum(v.state is ExecutionState.FINISHED for v in job_vertex.vertices)
+        _expect("finished subtasks are counted", job_vertex.name, finished == job_vertex.finished)
+    for group in job.graph.consumed_groups:
+        unfinished = sum(not partition.is_all_data_produced for partition in group.partitions)
+        _expect("unfinished partitions are counted", group.edge, unfinished == group.unfinished)
+
+
+def _check_status(job: JobState) -> None:
+    if job.lifecycle.status.is_terminal:
+        ended = job.graph.are_all_terminal
+        _expect("all tasks of an ended job have ended", job.lifecycle.status, ended)
+        _expect("an ended job holds no slot", job.lifecycle.status, not job.slots.pool.slots)
+    if job.lifecycle.status is JobStatus.FINISHED:
+        done = job.graph.is_finished
+        _expect("all tasks of a finished job have finished", job.lifecycle.status, done)
+    waiting = job.restarts.is_any_waiting
+    _expect(
+        "a job is restarting while tasks wait for their restart",
+        job.lifecycle.status,
+        job.lifecycle.awaits_next or waiting == job.lifecycle.is_restarting,
+    )
+
+
+def _expect(name: str, what: object, holds: bool) -> None:
+    if not holds:
+        raise BrokenInvariant(f"'{name}' does not hold for {what}.")
+
+
+class JobResults:
+    """Results that outlive their tasks: where they are, and when they are released.
+
+    Source: Flink JobMasterPartitionTracker. `regions.py` decides when a result is no longer needed.
+
+    The results of one job.
+    """
+
+    def __init__(
+        self, graph: ExecutionGraph, policy: PartitionRelease, event_log: EventLog
+    ) -> None:
+        self._graph = graph
+        self._policy = policy
+        self._event_log = event_log
+
+    def places(self) -> set[ResourceId]:
+        """Return the TaskManagers with results that are still to be read; they must stay even without slots in use."""
+        found: set[ResourceId] = set()
+        for vertex in self._graph.vertices:
+            location = vertex.execution.location
+            if vertex.state is not ExecutionState.FINISHED or location is None:
+                continue
+            if any(partition.is_wanted for partition in vertex.partitions):
+                found.add(location.resource_id)
+        return found
+
+    def on_finished(self, vertex: ExecutionVertex) -> None:
+        """A vertex has finished: release results that no other vertex will read."""
+        for partition in self._policy.on_finished(vertex):
+            self.release(partition.producer, (partition,))
+
+    def on_reset(self, vertex: ExecutionVertex) -> None:
+        """A vertex starts again and will make its results again."""
+        self.release(vertex, vertex.partitions)
+        if vertex.state is ExecutionState.FINISHED:
+            self._policy.on_unfinished(vertex)
+
+    def release(self, vertex: ExecutionVertex, partitions: Iterable[ResultPartition]) -> None:
+        """Release a vertex's results that outlive their task; the others end with the task."""
+        location = vertex.execution.location
+        kept = tuple(
+            (partition.partition_id, vertex.execution.attempt_id)
+            for partition in partitions
+            if partition.is_available
+            and partition.result_type.is_released_by_scheduler
+            and vertex.state is ExecutionState.FINISHED
+        )
+        if kept and location is not None:
+            self._event_log.emit(ReleasePartitions(location.resource_id, kept))
+            for partition_id, _ in kept:
+                self._graph.partitions[partition_id].is_available = False

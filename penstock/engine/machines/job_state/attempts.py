@@ -1,5 +1,4 @@
-"""The attempts of a job's subtasks. Each moves by its table, and all counters of it are updated
-with it.
+"""The attempts of a job's subtasks. Each moves by its table, and all counters of it are updated with it.
 
 Knows how to move an attempt, not when. Source: Flink Execution.transitionState with its listeners.
 """
@@ -11,11 +10,11 @@ from collections.abc import Sequence
 from penstock.engine.machines.checkpoints.job_checkpoints import JobCheckpoints
 from penstock.engine.machines.execution.execution import Consequence, ExecutionEvent
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.engine.machines.failover.restarts import Restarts
-from penstock.engine.machines.job_state.event_log import EventLog
+from penstock.engine.machines.failover import Restarts
 from penstock.engine.machines.scheduling.bulks import Bulks
 from penstock.engine.machines.scheduling.task_deployments import TaskDeployments
 from penstock.engine.machines.slots.shared_slots import SharedSlots
+from penstock.engine.machines.story import EventLog
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.messages import CancelTask, ExecutionStateChanged, FailureInfo
 from penstock.engine.model.states import ExecutionState

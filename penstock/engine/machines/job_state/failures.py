@@ -8,7 +8,7 @@ broken connection between tasks never hides the failure that broke it.
 from __future__ import annotations
 
 from penstock.engine.machines.execution.execution_graph import ExecutionVertex
-from penstock.engine.machines.failover.restart_backoff import is_infrastructure
+from penstock.engine.machines.failover import is_infrastructure
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.scheduling.bulks import Bulk
 from penstock.engine.machines.slots.slot_pool import PooledSlot

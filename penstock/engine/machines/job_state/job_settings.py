@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings, interval_ms_of
-from penstock.engine.machines.failover.restart_backoff import (
+from penstock.engine.machines.failover import (
     InfrastructureOnlyRestart,
     RestartBackoff,
     restart_backoff_of,
@@ -20,9 +20,8 @@ from penstock.engine.machines.rescaling.adaptive_settings import (
     AdaptiveSettings,
     adaptive_settings_of,
 )
-from penstock.engine.machines.scheduling.vertexwise import ConsumeConstraint
-from penstock.engine.machines.slots.slot_matching import Matching
-from penstock.engine.machines.slots.slot_selection import SlotSelection
+from penstock.engine.machines.scheduling.scheduling import ConsumeConstraint
+from penstock.engine.machines.slots.slot_matching import Matching, SlotSelection
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.checkpoints import RecoveryOptions
@@ -50,8 +49,7 @@ class FailoverMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """`make_backoff`: makes a restart strategy; each JobMaster needs its own, because a strategy
-    has a memory.
+    """`make_backoff`: makes a restart strategy; each JobMaster needs its own, because a strategy has a memory.
 
     `checkpoints` None: the host cannot take any.
     """

@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.engine.machines.job_state.attempts import Attempts
-from penstock.engine.machines.job_state.event_log import EventLog
 from penstock.engine.machines.job_state.failures import lost_slot
 from penstock.engine.machines.slots.resource_profile import (
     ANY,
@@ -21,6 +20,7 @@ from penstock.engine.machines.slots.resource_profile import (
 )
 from penstock.engine.machines.slots.shared_slots import SharedSlots
 from penstock.engine.machines.slots.slot_pool import SlotPool
+from penstock.engine.machines.story import EventLog
 from penstock.engine.model.graph.job_graph import JobGraph
 from penstock.engine.model.ids import AllocationId, ResourceId
 from penstock.engine.model.messages import (

@@ -15,7 +15,11 @@ from enum import StrEnum
 from itertools import product
 from typing import Final
 
+from penstock.engine.machines.failover import Restarts
+from penstock.engine.machines.job_state.failures import RootCause
+from penstock.engine.machines.story import EventLog
 from penstock.engine.model.errors import IllegalTransition
+from penstock.engine.model.messages import JobStatusChanged
 from penstock.engine.model.states import JobStatus
 
 
@@ -88,3 +92,46 @@ def step(status: JobStatus, event: JobStatusEvent) -> JobStatus:
             "of the job for what led to it."
         )
     return following
+
+
+_FAILING = frozenset({JobStatus.FAILING, JobStatus.FAILED, JobStatus.RESTARTING})
+
+
+class JobLifecycle:
+    """The status of a job as a whole, and the failure that it is dealing with.
+
+    Source: Flink DefaultExecutionGraph.transitionState.
+
+    `root`: the first failure that is not merely a consequence of another one. `has_handed_over`: what the tasks did is
+    in the checkpoint that the next generation begins with, so their ends do not matter. `awaits_next`: all tasks have
+    ended, and the next generation begins.
+    """
+
+    def __init__(
+        self, event_log: EventLog, restarts: Restarts, status: JobStatus = JobStatus.CREATED
+    ) -> None:
+        self.status = status
+        self.has_handed_over = False
+        self.awaits_next = False
+        self.root = RootCause()
+        self._event_log = event_log
+        self._restarts = restarts
+
+    @property
+    def is_restarting(self) -> bool:
+        """Whether the job restarts, now or when all tasks have ended."""
+        if self.status is JobStatus.FAILING:
+            return self._restarts.global_one is not None
+        return self.status is JobStatus.RESTARTING
+
+    def after(self, event: JobStatusEvent) -> JobStatus:
+        """Return the status after the event, without changing it."""
+        return step(self.status, event)
+
+    def move(self, event: JobStatusEvent) -> None:
+        following = self.after(event)
+        if following is self.status:
+            return
+        self.status = following
+        failure = self.root.failure if following in _FAILING else None
+        self._event_log.tell(JobStatusChanged(following, self._event_log.now_ms, failure))

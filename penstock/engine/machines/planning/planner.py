@@ -11,12 +11,18 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from penstock.engine.machines.failover.restarts import TIMER_PREFIX
+from penstock.engine.machines.failover import TIMER_PREFIX
 from penstock.engine.machines.job.job_master import JobMaster
 from penstock.engine.machines.job.job_views import SubtaskView
 from penstock.engine.machines.job_state.job_settings import JobSettings
-from penstock.engine.machines.planning.cluster_shape import ClusterShape, alike
-from penstock.engine.machines.planning.plan import Plan, PlannedSlot, SlotNode, VertexPlan
+from penstock.engine.machines.planning.plan import (
+    ClusterShape,
+    Plan,
+    PlannedSlot,
+    SlotNode,
+    VertexPlan,
+    alike,
+)
 from penstock.engine.machines.resources.resource_manager import ResourceManager, ResourceSettings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.job_graph import JobGraph

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from penstock.engine.machines.rescaling.transition_manager import TransitionTimings
 from penstock.engine.model.config import Settings
-from penstock.engine.model.elastic.elastic_profile import ElasticProfile, profile_of
+from penstock.engine.model.elastic import ElasticProfile, profile_of
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.autoscaler import AutoscalerOptions, ElasticOptions
 from penstock.engine.model.options.option import Option

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.engine.model.elastic.parallelism_bounds import (
+from penstock.engine.model.elastic import (
     UNSET,
     JobResourceRequirements,
     ParallelismBounds,

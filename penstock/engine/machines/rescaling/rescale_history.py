@@ -10,8 +10,8 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from penstock.engine.machines.rescaling.parallelism import SharingGroup, VertexParallelism
-from penstock.engine.model.elastic.rescales import (
+from penstock.engine.machines.rescaling.slot_allocator import SharingGroup, VertexParallelism
+from penstock.engine.model.elastic import (
     Change,
     Rescale,
     RescaleCause,

@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import assert_never
 
-from penstock.engine.machines.resources.known_taskmanagers import (
+from penstock.engine.machines.resources.registered_taskmanagers import (
     Need,
+    Registered,
     SlotOfTaskManager,
     Starting,
     check_slots,
     check_taskmanagers,
+    slots_profile,
 )
-from penstock.engine.machines.resources.registered import Registered, slots_profile
 from penstock.engine.machines.resources.resource_allocation import (
     AllocationRules,
     Worker,
@@ -51,7 +52,7 @@ from penstock.engine.model.messages import (
     TaskManagerStartFailed,
 )
 from penstock.engine.model.options.cluster import ResourceOptions, TaskManagerOptions
-from penstock.engine.model.options.parsing import INT_MAX
+from penstock.engine.model.options.option import INT_MAX
 from penstock.engine.model.slot_size import UNSIZED, SlotSize, cores_of, describe
 from penstock.engine.model.texts.amounts import counted
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.engine.machines.execution.distribution import subpartition_of
 from penstock.engine.machines.execution.execution_graph import (
     ConsumedPartitionGroup,
     ExecutionGraph,
     ExecutionVertex,
     ResultPartition,
+    subpartition_of,
 )
 from penstock.engine.model.deployment import (
     InputGateDeployment,

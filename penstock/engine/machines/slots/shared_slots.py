@@ -7,18 +7,32 @@ opened, so that runs are repeatable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
 
 from penstock.engine.machines.execution.execution_graph import ExecutionVertex
-from penstock.engine.machines.slots.preferred_locations import preferred_locations
 from penstock.engine.machines.slots.resource_profile import UNKNOWN, ResourceProfile
-from penstock.engine.machines.slots.slot_matching import SlotRequest
+from penstock.engine.machines.slots.slot_matching import SlotProfile, SlotRequest
 from penstock.engine.machines.slots.slot_pool import PooledSlot, SlotPool
-from penstock.engine.machines.slots.slot_selection import SlotProfile
 from penstock.engine.machines.slots.slot_sharing import SharingGroup
 from penstock.engine.model.errors import BrokenInvariant
-from penstock.engine.model.ids import AllocationId, ExecutionVertexId, SlotRequestId
+from penstock.engine.model.ids import (
+    AllocationId,
+    ExecutionVertexId,
+    SlotRequestId,
+    TaskManagerLocation,
+)
+from penstock.engine.model.states import ExecutionState
 
 
 @dataclass(slots=True, eq=False)
@@ -32,8 +46,8 @@ class SharedSlot:
 
 
 class SharedSlots:
-    """The shared slots of a job by sharing group. `next_request`: number of the next request. `planned`: which slot a group is to get
-    when it asks for one the first time; it counts only where slots that were used before are preferred.
+    """The shared slots of a job by sharing group. `next_request`: number of the next request. `planned`: which slot a
+    group is to get when it asks for one the first time; it counts only where slots that were used before are preferred.
     """
 
     def __init__(
@@ -201,3 +215,66 @@ def _wanted(
         preferred_allocations=previous,
         reserved_allocations=reserved,
     )
+
+
+MAX_DISTINCT_CONSUMERS: Final = 8
+"""Inputs that more subtasks share are skipped, because they would draw all of these subtasks to one place."""
+MAX_DISTINCT_LOCATIONS: Final = 8
+
+Location = TypeVar("Location", bound=Hashable)
+
+
+def preferred_by_inputs(
+    inputs: Iterable[tuple[int, Callable[[], Iterable[Location | None]]]],
+) -> list[Location]:
+    """Return the places of the input with the fewest places; of equal ones, the later input.
+
+    Args: inputs: for each input the number of consumers that share it, and its producers' places
+    (None: not known), which are read only if few share it.
+    """
+    best: list[Location] = []
+    for consumers, places_of in inputs:
+        if consumers > MAX_DISTINCT_CONSUMERS:
+            continue
+        places: list[Location] = []
+        for place in places_of():
+            if place is not None:
+                places.append(place)
+            if len(places) > MAX_DISTINCT_LOCATIONS:
+                places = []
+                break
+        distinct = list(dict.fromkeys(places))
+        if distinct and (not best or len(distinct) <= len(best)):
+            best = distinct
+    return best
+
+
+def preferred_locations(
+    vertex: ExecutionVertex,
+    ignored_producers: Collection[ExecutionVertex],
+    state_location: TaskManagerLocation | None = None,
+) -> list[TaskManagerLocation]:
+    """Where a subtask should run if possible: where its state is, else where its inputs are.
+
+    Knows no slots. Source: Flink DefaultPreferredLocationsRetriever
+    (docs/spec/slots.md#preferred-locations). Places that are not known yet are ignored.
+
+    Return the places for one subtask. `ignored_producers`: those that are placed in the same call.
+    """
+    if state_location is not None:
+        return [state_location]
+    return preferred_by_inputs(
+        (
+            len(group.consumers.vertices),
+            lambda group=group: (  # type: ignore[misc]
+                _place_of(partition.producer)
+                for partition in group.partitions
+                if partition.producer not in ignored_producers
+            ),
+        )
+        for group in vertex.consumed_groups
+    )
+
+
+def _place_of(vertex: ExecutionVertex) -> TaskManagerLocation | None:
+    return None if vertex.state is ExecutionState.CREATED else vertex.execution.location

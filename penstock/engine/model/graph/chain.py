@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.engine.model.graph.error_rule import ErrorRule
 from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.engine.model.graph.stream_graph import ErrorRule
 from penstock.engine.model.ids import DataSetId
-from penstock.engine.model.pickled_fields import set_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +41,6 @@ class ChainedOperator:
     defined_at: str
     targets: tuple[ChainTarget, ...] = ()
     on_error: ErrorRule | None = None
-
-    def __setstate__(self, state: list[object]) -> None:
-        """Take the fields of a pickle; one that an earlier release wrote has no `on_error`."""
-        set_fields(self, state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Final
 
 from penstock.engine.model.graph.auto_parallelism import AutoParallelism
-from penstock.engine.model.graph.error_rule import ErrorRule
 from penstock.engine.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.engine.model.slot_size import SlotSize
 
@@ -107,3 +106,20 @@ class StreamGraph:
 
     def outputs_of(self, node_id: int) -> list[StreamEdge]:
         return [edge for edge in self.edges if edge.source == node_id]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRule:
+    """What an operator does with a record at which a function of the user raises, as it travels with the
+    operator.
+
+    Does not know dead letters or sinks. Source: none in Flink, where such an error fails the job.
+
+    The record is put aside, and the operator goes on behind it. An operator without a rule fails the job.
+
+    `tag`: the side output of the dead letters; None: the record is only counted. `only`: the classes of exceptions that
+    count.
+    """
+
+    tag: str | None = None
+    only: tuple[type[Exception], ...] = (Exception,)

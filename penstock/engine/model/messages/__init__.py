@@ -37,6 +37,8 @@ from penstock.engine.model.messages.control import (
     DriverData,
     Heartbeat,
     KillTaskManager,
+    LogEvent,
+    LogEvents,
     MasterHeartbeat,
     MaxAllowedWatermark,
     MetricsReport,
@@ -89,7 +91,6 @@ from penstock.engine.model.messages.job import (
     TimerFired,
     UpdatePartitions,
 )
-from penstock.engine.model.messages.logs import LogEvent, LogEvents
 from penstock.engine.model.messages.questions import (
     MOST_OF_PIECE,
     Answer,
@@ -108,19 +109,6 @@ from penstock.engine.model.messages.questions import (
     ThreadDump,
     ThreadText,
 )
-from penstock.engine.model.messages.resources import (
-    RequestSlot,
-    ResourceEffect,
-    ResourceEvent,
-    ResourcesMissing,
-    ResourceTick,
-    StartTaskManager,
-    StopTaskManager,
-    TaskManagerLostEvent,
-    TaskManagerRegistered,
-    TaskManagersAllowed,
-    TaskManagerStartFailed,
-)
 from penstock.engine.model.messages.shared import (
     Committable,
     FailureInfo,
@@ -136,13 +124,24 @@ from penstock.engine.model.messages.taskmanager import (
     Fenced,
     JobManagerLost,
     ReleaseLocalState,
+    RequestSlot,
+    ResourceEffect,
+    ResourceEvent,
+    ResourcesMissing,
+    ResourceTick,
     SlotTimedOut,
     StartSlotTimer,
     StartTask,
+    StartTaskManager,
     StopTask,
+    StopTaskManager,
     TaskEnded,
     TaskManagerEffect,
     TaskManagerEvent,
+    TaskManagerLostEvent,
+    TaskManagerRegistered,
+    TaskManagersAllowed,
+    TaskManagerStartFailed,
     ToTask,
 )
 

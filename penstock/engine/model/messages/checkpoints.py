@@ -16,9 +16,9 @@ from penstock.engine.model.checkpoints import (
     CheckpointMetrics,
     CheckpointOptions,
     CheckpointType,
+    CompletedCheckpoint,
     SubtaskState,
 )
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
 from penstock.engine.model.ids import NO_TOKEN, AttemptId, FencingToken, ResourceId, VertexId
 from penstock.engine.model.messages.shared import FailureInfo
 

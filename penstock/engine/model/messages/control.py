@@ -1,4 +1,6 @@
-"""The other messages of the control wire, and the progress snapshot for console and REST. Plain data."""
+"""The other messages of the control wire, those between TaskManagers on a data connection, and the progress snapshot for
+console and REST. Plain data.
+"""
 
 from __future__ import annotations
 
@@ -242,3 +244,62 @@ class VertexProgress:
     busy_ms_per_s: float = 0.0
     backpressured_ms_per_s: float = 0.0
     watermark_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """(wire) A line of a log, with the repeats that followed it.
+
+    `at_ms`: since 1970. `level`: as a number, as in Python's `logging`. `attempt_id` None: on a thread of no task.
+    `sameness`: equal for lines that differ only in what they are about. `repeats`: further lines of this sameness.
+    """
+
+    at_ms: int
+    level: int
+    level_name: str
+    logger: str
+    attempt_id: AttemptId | None
+    operator: str
+    text: str
+    sameness: str
+    repeats: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvents:
+    """(wire) Warnings and errors of a TaskManager's tasks. `left_out`: how many more there were."""
+
+    resource_id: ResourceId
+    events: tuple[LogEvent, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRequest:
+    """A consumer asks for one subpartition. `credit`: the first credit, in frames.
+
+    `buffer_bytes`: the largest number of bytes that one frame should hold. `row_limit`: how many records may wait for
+    the consumer at the producer; None: any number.
+    """
+
+    partition_id: ResultPartitionId
+    subpartition: int
+    credit: int
+    buffer_bytes: int
+    row_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateRequest:
+    """A task asks for state that the other TaskManager keeps of a handover: what it wrote to this file, from `offset` on."""
+
+    path: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEventFor:
+    """An event of a consumer for the producer of a partition. `event`: plain data."""
+
+    partition_id: ResultPartitionId
+    event: object

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from penstock.engine.model.checkpoints import SubtaskState
 from penstock.engine.model.deployment import ShuffleDescriptor, TaskDeployment
-from penstock.engine.model.elastic.rescales import Rescales
+from penstock.engine.model.elastic import Rescales
 from penstock.engine.model.graph.job_graph import JobGraph
 from penstock.engine.model.ids import (
     NO_TOKEN,

@@ -1,7 +1,7 @@
 """Options of jobs whose parallelism changes while they run, and of the autoscaler, which changes it.
 
 Source: the autoscaler of Flink's Kubernetes operator (AutoScalerOptions); Flink JobManagerOptions, WebOptions (docs/spec/elasticity.md#options).
-Differs: where nothing is set, `penstock/engine/model/elastic/elastic_profile.py` may have other values, because a rescale takes about a
+Differs: where nothing is set, `penstock/engine/model/elastic.py` may have other values, because a rescale takes about a
 second here.
 """
 

@@ -1,30 +1,146 @@
-"""One option: its key, how its text is read, its default, and its meaning.
+"""One option: its key, how its text is read, its default, and its meaning; and texts to values: durations, sizes, numbers,
+flags, lists and pairs.
 
-Does not know any option by name, or its readers. Source: Flink ConfigOption, ConfigOptions; differs: the default is a
-text as Flink prints it, and a kind is called to make an option.
+Does not know any option by name, or its readers. Source: Flink ConfigOption, ConfigOptions, TimeUtils, MemorySize,
+ConfigurationUtils; differs: the default is a text as Flink prints it, and a kind is called to make an option.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Generic, TypeVar, overload
 
-from penstock.engine.model.options.parsing import (
-    as_text,
-    parse_bool,
-    parse_duration_ms,
-    parse_fine_duration_ms,
-    parse_float,
-    parse_int,
-    parse_list,
-    parse_map,
-    parse_memory_bytes,
-    parse_separated,
-    parse_signed_duration_ms,
-    parse_str,
-    refusal,
-)
+from penstock.engine.model.errors import ConfigurationError
+
+INT_MAX: Final = 2**31 - 1
+_LAST_PORT: Final = 65_535
+
+_UNITS_MS: Final = {
+    "ns": 1e-6, "nano": 1e-6, "nanosecond": 1e-6,
+    "us": 1e-3, "micro": 1e-3, "microsecond": 1e-3, "\u00b5s": 1e-3,
+    "": 1, "ms": 1, "milli": 1, "millisecond": 1,
+    "s": 1000, "sec": 1000, "second": 1000,
+    "m": 60_000, "min": 60_000, "minute": 60_000,
+    "h": 3_600_000, "hour": 3_600_000,
+    "d": 86_400_000, "day": 86_400_000,
+}  # fmt: skip
+_UNITS_BYTES: Final = {
+    "": 0, "b": 0, "bytes": 0,
+    "k": 10, "kb": 10, "kibibytes": 10,
+    "m": 20, "mb": 20, "mebibytes": 20,
+    "g": 30, "gb": 30, "gibibytes": 30,
+    "t": 40, "tb": 40, "tebibytes": 40,
+}  # fmt: skip
+_NUMBER_AND_UNIT: Final = re.compile(r"\s*(\d+)\s*([^\W\d]*)\s*")
+
+
+def parse_duration_ms(text: str, key: str = "") -> int:
+    """Milliseconds of `5 min`, `200 ms`, `1 h`, `20`; parts below a millisecond are cut off."""
+    return int(parse_fine_duration_ms(text, key))
+
+
+def parse_signed_duration_ms(text: str, key: str = "") -> int:
+    """As `parse_duration_ms`, but negative ones too: `-1`, `-1 ms`."""
+    digits = text.strip().removeprefix("-")
+    sign = -1 if text.strip().startswith("-") else 1
+    return sign * parse_duration_ms(digits, key)
+
+
+def parse_fine_duration_ms(text: str, key: str = "") -> float:
+    """Milliseconds, with their fractions, of `200 us` or `1 ms`."""
+    match = _NUMBER_AND_UNIT.fullmatch(text.strip().lower())
+    unit = match[2] if match else ""
+    if match and unit not in _UNITS_MS:
+        unit = unit.removesuffix("s")
+    if not match or unit not in _UNITS_MS:
+        raise refusal(key, text, "a duration such as '200 ms', '5 s', '10 min' or '1 h'")
+    return int(match[1]) * _UNITS_MS[unit]
+
+
+def parse_memory_bytes(text: str, key: str = "") -> int:
+    """Bytes of `64 mb`, `1g`, `32768`; the units are powers of 1024."""
+    match = _NUMBER_AND_UNIT.fullmatch(text.strip().lower())
+    if not match or match[2] not in _UNITS_BYTES:
+        raise refusal(key, text, "a size such as '32 kb', '64 mb' or '1 gb'")
+    return int(match[1]) << _UNITS_BYTES[match[2]]
+
+
+def parse_int(text: str, key: str) -> int:
+    if text.strip().lower() in {"infinite", "infinity"}:
+        return INT_MAX
+    try:
+        return int(text)
+    except ValueError:
+        raise refusal(key, text, "a whole number") from None
+
+
+def parse_float(text: str, key: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise refusal(key, text, "a number") from None
+
+
+def parse_bool(text: str, key: str) -> bool:
+    word = text.strip().lower()
+    if word not in {"true", "false"}:
+        raise refusal(key, text, "true or false")
+    return word == "true"
+
+
+def parse_str(text: str, _key: str) -> str:
+    return text
+
+
+def parse_list(text: str, _key: str) -> list[str]:
+    inner = text.strip().removeprefix("[").removesuffix("]")
+    return [part.strip().strip("'\"") for part in re.split(r"[;,]", inner) if part.strip()]
+
+
+def parse_separated(text: str, _key: str) -> list[str]:
+    """Texts between semicolons. A comma is a part of a text."""
+    inner = text.strip().removeprefix("[").removesuffix("]")
+    return [part.strip().strip("'\"") for part in inner.split(";") if part.strip()]
+
+
+def parse_map(text: str, key: str) -> dict[str, str]:
+    pairs = (part.partition(":") for part in text.split(",") if part.strip())
+    found = {name.strip(): value.strip() for name, colon, value in pairs if colon}
+    if text.strip() and not found:
+        raise refusal(key, text, "pairs such as 'a:1,b:2'")
+    return found
+
+
+def ports_in(text: str) -> list[int]:
+    """Return the ports of `8081-8181,50100`, in order. Raises: ValueError: the text is another one, or has none."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, sign, last = part.strip().partition("-")
+        found += range(int(first), (int(last) if sign else int(first)) + 1)
+    if not found or not all(0 <= port <= _LAST_PORT for port in found):
+        raise ValueError("no ports from 0 to 65535")
+    return found
+
+
+def refusal(key: str, value: object, wanted: str) -> ConfigurationError:
+    where = f"option '{key}'" if key else "the value"
+    return ConfigurationError(f"{where} is {value!r}, but it takes {wanted}. Change the setting.")
+
+
+def as_text(value: bool | float | list[str] | dict[str, str]) -> str:
+    """The text from which this value can be read."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case list():
+            return ";".join(map(str, value))
+        case dict():
+            return ",".join(f"{name}:{text}" for name, text in value.items())
+        case _:
+            return str(value)
+
 
 T = TypeVar("T")
 

@@ -8,12 +8,13 @@ docs/spec/checkpoints.md#barriers).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from penstock.engine.model.messages import CheckpointFailureReason
-from penstock.engine.runtime.checkpoint.actions import (
+from penstock.engine.runtime.checkpoint.barrier_handler import (
     Abort,
     Action,
     PersistStart,
@@ -22,12 +23,15 @@ from penstock.engine.runtime.checkpoint.actions import (
     Resume,
     Trigger,
 )
-from penstock.engine.runtime.checkpoint.in_flight import InputsInFlight
+from penstock.engine.runtime.codecs.codec import ChannelDecoder, ChannelEncoder, size_of
+from penstock.engine.runtime.codecs.events import Part
 from penstock.engine.runtime.elements import (
     Batch,
     CancelCheckpointMarker,
     CheckpointBarrier,
+    ColumnBatch,
     Element,
+    RowBatch,
 )
 from penstock.engine.runtime.records.frozen import Dumps, plain_dumps
 
@@ -279,3 +283,91 @@ class InputCheckpoints:
         is_this = recorded is not None and recorded.checkpoint_id == checkpoint_id
         if recorded is not None and is_this and checkpoint_id not in aborted:
             self._hooks.on_in_flight(checkpoint_id, recorded.channels())
+
+
+_FRAME: Final = struct.Struct("<BQ")  # kind, length in bytes
+
+
+class RecordedChannel:
+    """Batches of one channel, encoded at once, because user code may change their records afterwards."""
+
+    __slots__ = ("_encoder", "data")
+
+    def __init__(self, dumps: Dumps) -> None:
+        self._encoder = ChannelEncoder(dumps)
+        self.data = bytearray()
+
+    def add(self, batch: Batch) -> None:
+        """Raises: what `dumps` raises."""
+        kind, parts = self._encoder.encode(batch)
+        self.data += _FRAME.pack(kind, size_of(parts))
+        for part in parts:
+            self.data += memoryview(part)
+
+
+def recorded(batches: Iterable[Batch], dumps: Dumps = plain_dumps) -> bytes:
+    """The batches as bytes, in order; empty if there are none."""
+    channel = RecordedChannel(dumps)
+    for batch in batches:
+        channel.add(batch)
+    return bytes(channel.data)
+
+
+def replayed(data: bytes, loads: Callable[[Part], Any]) -> Iterator[Batch]:
+    """The batches that were recorded."""
+    decoder, view, position = ChannelDecoder(loads), memoryview(data), 0
+    while position < len(view):
+        kind, size = _FRAME.unpack_from(view, position)
+        position += _FRAME.size
+        element = decoder.decode(kind, bytes(view[position : position + size]))
+        assert isinstance(element, (RowBatch, ColumnBatch)), "only records are kept in flight"
+        yield element
+        position += size
+
+
+class InputsInFlight:
+    """Data in flight of an unaligned checkpoint: data that barriers overtake. It is kept with the state and replayed
+    before new data.
+
+    Each channel has one byte string with whole batches in order. Knows channels only by their numbers, and no files.
+    Source: Flink ChannelStateWriter, ChannelStatePersister, RecoveredInputChannel
+    (docs/spec/checkpoints.md#data-in-flight). Differs: the mailbox thread does the recording, in two cases: when it
+    reads data that was sent before the barrier, and when it reads a barrier that has overtaken data.
+
+    What one checkpoint records per channel: data that was sent before the barrier and not processed before the
+    snapshot.
+    """
+
+    def __init__(self, checkpoint_id: int, arrived: Iterable[int], dumps: Dumps) -> None:
+        """`arrived`: channels whose barrier came in order, behind its data, so that nothing of them is in flight."""
+        self.checkpoint_id = checkpoint_id
+        self._arrived = set(arrived)
+        self._dumps = dumps
+        self._channels: dict[int, RecordedChannel] = {}
+
+    def keep(self, channel: int, batch: Batch) -> None:
+        """Record data that the restored checkpoint had in flight and that is not processed yet. Comes before all other calls."""
+        self._of(channel).add(batch)
+
+    def on_data(self, channel: int, batch: Batch) -> None:
+        """Record data that is read after the snapshot, unless the barrier of this channel has come."""
+        if channel not in self._arrived:
+            self._of(channel).add(batch)
+
+    def on_barrier(self, channel: int, overtaken: Callable[[], Sequence[Batch]]) -> None:
+        """The barrier has come, ahead of the `overtaken` data. Only the first barrier of a channel counts."""
+        if channel in self._arrived:
+            return
+        self._arrived.add(channel)
+        for batch in overtaken():
+            self._of(channel).add(batch)
+
+    def channels(self) -> dict[int, bytes]:
+        """The recorded bytes by channel, without the channels that had nothing."""
+        return {channel: bytes(one.data) for channel, one in self._channels.items()}
+
+    def _of(self, channel: int) -> RecordedChannel:
+        found = self._channels.get(channel)
+        if found is None:
+            found = self._channels[channel] = RecordedChannel(self._dumps)
+        return found

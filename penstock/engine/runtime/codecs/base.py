@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from penstock.engine.model import types as t
 from penstock.engine.model.texts.bounded_text import bounded_repr, bounded_str
-from penstock.engine.runtime.codecs.nanos import nanos_as_micros, nanos_as_numbers
-from penstock.engine.runtime.value_classes import classes_of
+from penstock.engine.runtime.codecs.time_columns import nanos_as_micros, nanos_as_numbers
+from penstock.engine.runtime.elements import classes_of
 
 NONE: Final = type(None)
 _UNHELD: Final = (pa.ArrowException, OverflowError, UnicodeError)

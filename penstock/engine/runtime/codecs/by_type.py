@@ -28,7 +28,7 @@ from penstock.engine.runtime.codecs.base import (
     values_of_array,
 )
 from penstock.engine.runtime.codecs.time import DecimalCodec, InstantCodec, time_codec
-from penstock.engine.runtime.value_classes import classes_of
+from penstock.engine.runtime.elements import classes_of
 
 _REFUSALS: Final = (TypeError, ValueError, OverflowError)
 _NUMBERS: Final = (int, float, Decimal, np.integer, np.floating)

@@ -25,8 +25,8 @@ from penstock.engine.runtime.codecs.base import (
     column_values,
 )
 from penstock.engine.runtime.codecs.by_type import RecordCodec, codec_of
-from penstock.engine.runtime.codecs.nanos import has_nanos, nanos_as_micros
 from penstock.engine.runtime.codecs.time import InstantCodec
+from penstock.engine.runtime.codecs.time_columns import has_nanos, nanos_as_micros
 from penstock.engine.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.engine.runtime.partial_columns import PartialColumns
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from penstock.engine.model import types as t
 from penstock.engine.model.time import Instant
 from penstock.engine.runtime.codecs.base import Codec, ExactCodec
-from penstock.engine.runtime.codecs.epoch import PER_SECOND
-from penstock.engine.runtime.value_classes import classes_of
+from penstock.engine.runtime.codecs.time_columns import PER_SECOND
+from penstock.engine.runtime.elements import classes_of
 
 _ZONE_OF: Final = attrgetter("tzinfo")
 

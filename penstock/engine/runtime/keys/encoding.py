@@ -19,8 +19,7 @@ import numpy as np
 
 from penstock.engine.model.row import Row
 from penstock.engine.model.texts.bounded_text import bounded_repr
-from penstock.engine.runtime.keys.library_values import Content, content_of
-from penstock.engine.runtime.keys.own_equality import compared_by
+from penstock.engine.runtime.keys.equality import Content, compared_by, content_of
 
 _DOUBLE: Final = struct.Struct(">d")
 _DOUBLE_BITS: Final = struct.Struct(">Q")

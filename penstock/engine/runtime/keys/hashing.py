@@ -24,13 +24,13 @@ import numpy as np
 
 from penstock.engine.model.errors import FinalError
 from penstock.engine.model.types import BasicType, BasicTypeInfo, TypeInformation
+from penstock.engine.runtime.elements import classes_of
 from penstock.engine.runtime.keys.encoding import (
     canonical_bytes,
     double_bits,
     has_own_equality,
     parts_of,
 )
-from penstock.engine.runtime.value_classes import classes_of
 
 _MASK: Final = 0xFFFFFFFF
 INT64_MIN: Final = -(2**63)

@@ -20,7 +20,7 @@ from penstock.engine.runtime.keys import ChannelCache, KeySelection
 from penstock.engine.runtime.keys.encoding import RefusedKey
 from penstock.engine.runtime.keys.hash_arrays import Channels, as_channels
 from penstock.engine.runtime.keys.hashing import is_int32_type
-from penstock.engine.runtime.records.failed_at import note_record
+from penstock.engine.runtime.records.dead_letters import note_record
 
 
 class Partitioner(ABC):

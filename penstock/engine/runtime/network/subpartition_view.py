@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock.engine.runtime.elements import Element
 
@@ -62,3 +62,25 @@ class ViewListener(Protocol):
     def notify_priority(self, sequence: int) -> None:
         """`sequence`: number of the element with priority."""
         ...
+
+
+_MASK: Final = 0xFFFFFFFF
+_HALF: Final = 1 << 31
+
+
+def following(sequence: int) -> int:
+    """Sequence numbers of a channel's elements: 32 bits, and 0 follows the last one. Source: Flink BufferOrEvent's
+    sequence numbers.
+
+    The next number.
+    """
+    return (sequence + 1) & _MASK
+
+
+def is_before(sequence: int, other: int) -> bool:
+    """Whether `sequence` came earlier than `other`: fewer than half of all numbers lie between them."""
+    return sequence != other and is_not_after(sequence, other)
+
+
+def is_not_after(sequence: int, other: int) -> bool:
+    return (other - sequence) & _MASK < _HALF

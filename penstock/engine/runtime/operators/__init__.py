@@ -1,6 +1,6 @@
 """Operators: what the chain of a task is made of, one class per kind of transformation."""
 
-from penstock.engine.runtime.operators.asynchronous.wait import AsyncSettings, AsyncWaitOperator
+from penstock.engine.runtime.operators.async_wait import AsyncSettings, AsyncWaitOperator
 from penstock.engine.runtime.operators.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
@@ -11,7 +11,6 @@ from penstock.engine.runtime.operators.columns import (
     SelectOperator,
     ToSchemaOperator,
 )
-from penstock.engine.runtime.operators.global_commit import GatheringSink, WriterOperator
 from penstock.engine.runtime.operators.interval_join import (
     Interval,
     IntervalJoinOperator,
@@ -35,7 +34,13 @@ from penstock.engine.runtime.operators.reduce import (
     KeyedAggregateOperator,
     ReduceOperator,
 )
-from penstock.engine.runtime.operators.sinks import CollectOperator, PrintOperator, SinkOperator
+from penstock.engine.runtime.operators.sinks import (
+    CollectOperator,
+    GatheringSink,
+    PrintOperator,
+    SinkOperator,
+    WriterOperator,
+)
 from penstock.engine.runtime.operators.stateful_reduce import StatefulReduceOperator
 from penstock.engine.runtime.operators.stateless import (
     FilterOperator,
@@ -60,12 +65,10 @@ from penstock.engine.runtime.operators.windowed.functions import (
     ReduceContents,
     WindowContext,
 )
-from penstock.engine.runtime.operators.windowed.join import (
+from penstock.engine.runtime.operators.windowed.window_operator import (
     CoGroupWindowFunction,
     JoinWindowFunction,
     TaggedUnion,
-)
-from penstock.engine.runtime.operators.windowed.window_operator import (
     window_join_operator,
     window_operator,
 )

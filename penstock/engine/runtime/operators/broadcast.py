@@ -27,8 +27,8 @@ from penstock.engine.runtime.state.broadcast import (
     ReadOnlyBroadcastState,
 )
 from penstock.engine.runtime.state.descriptors import MapStateDescriptor
+from penstock.engine.runtime.state.migration import StateOwner
 from penstock.engine.runtime.state.snapshot import OperatorSnapshot
-from penstock.engine.runtime.state.value_migration import StateOwner
 
 
 class _Times:

@@ -5,6 +5,7 @@ Source: none in Flink's DataStream API; PyFlink's vectorized functions come near
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
@@ -71,25 +72,10 @@ class ToSchemaOperator(Operator):
         return (ColumnBatch(data, columns.timestamps),)
 
 
-class MapBatchesOperator(Operator):
-    """The user's `RecordBatch -> RecordBatch`. Timestamps stay if the number of rows stays.
-
-    A function that changes the number of rows of a stream with timestamps must give the new timestamps in
-    `timestamp_column` (epoch ms) of its result, because only the function knows which old row belongs to which new row.
-    """
+class _ColumnsOperator(Operator):
+    """One call for a whole batch of columns."""
 
     accepts = Accepts.COLUMNS
-
-    def __init__(self, function: UserFunction, timestamp_column: str | None = None) -> None:
-        self.function = function
-        self.timestamps = None if timestamp_column is None else ColumnTimestamps(timestamp_column)
-
-    def open(self, context: OperatorContext) -> None:
-        super().open(context)
-        self.function.open(RuntimeContext(context, self.function))
-
-    def close(self) -> None:
-        self.function.close()
 
     @property
     def handles_poison(self) -> bool:
@@ -101,6 +87,29 @@ class MapBatchesOperator(Operator):
             if self.poison is None
             else of_parts(self, batch, self._processed)
         )
+
+    @abstractmethod
+    def _processed(self, batch: Batch) -> Sequence[ColumnBatch]:
+        """Raises: whatever the user's part raises."""
+
+
+class MapBatchesOperator(_ColumnsOperator):
+    """The user's `RecordBatch -> RecordBatch`. Timestamps stay if the number of rows stays.
+
+    A function that changes the number of rows of a stream with timestamps must give the new timestamps in
+    `timestamp_column` (epoch ms) of its result, because only the function knows which old row belongs to which new row.
+    """
+
+    def __init__(self, function: UserFunction, timestamp_column: str | None = None) -> None:
+        self.function = function
+        self.timestamps = None if timestamp_column is None else ColumnTimestamps(timestamp_column)
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self.function.open(RuntimeContext(context, self.function))
+
+    def close(self) -> None:
+        self.function.close()
 
     def _processed(self, batch: Batch) -> Sequence[ColumnBatch]:
         columns = columns_of(batch)
@@ -125,10 +134,8 @@ class MapBatchesOperator(Operator):
         return (ColumnBatch(result, stamps),) if result.num_rows else ()
 
 
-class SelectOperator(Operator):
+class SelectOperator(_ColumnsOperator):
     """New columns from expressions, in order, each under its `output_name`."""
-
-    accepts = Accepts.COLUMNS
 
     def __init__(self, selections: Sequence[Column]) -> None:
         names = [expression.output_name for expression in selections]
@@ -138,17 +145,6 @@ class SelectOperator(Operator):
             )
         self.selections = tuple(selections)
 
-    @property
-    def handles_poison(self) -> bool:
-        return True
-
-    def process(self, batch: Batch, input_index: int) -> Emitted:
-        return (
-            self._processed(batch)
-            if self.poison is None
-            else of_parts(self, batch, self._processed)
-        )
-
     def _processed(self, batch: Batch) -> Sequence[ColumnBatch]:
         columns = columns_of(batch)
         arrays = [expression.array(columns.data) for expression in self.selections]
@@ -156,24 +152,11 @@ class SelectOperator(Operator):
         return (ColumnBatch(pa.RecordBatch.from_arrays(arrays, names=names), columns.timestamps),)
 
 
-class ColumnFilterOperator(Operator):
+class ColumnFilterOperator(_ColumnsOperator):
     """Keeps rows for which the expression is true; null counts as false."""
-
-    accepts = Accepts.COLUMNS
 
     def __init__(self, condition: Column) -> None:
         self.condition = condition
-
-    @property
-    def handles_poison(self) -> bool:
-        return True
-
-    def process(self, batch: Batch, input_index: int) -> Emitted:
-        return (
-            self._processed(batch)
-            if self.poison is None
-            else of_parts(self, batch, self._processed)
-        )
 
     def _processed(self, batch: Batch) -> Sequence[ColumnBatch]:
         columns = columns_of(batch)

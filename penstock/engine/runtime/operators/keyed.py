@@ -1,9 +1,10 @@
 """Base of keyed operators: key context, keyed state, timers; and map, flat map, filter on keyed streams.
 
-In a BATCH job one key comes after the other. When a key ends, its timers fire with the last watermark, and its state is dropped.
+In a BATCH job one key comes after the other. When a key ends, its timers fire with the last watermark, and its state is
+dropped.
 
-Source: Flink AbstractStreamOperator (keyed part), BatchExecutionKeyedStateBackend, PyFlink's keyed functions; differs: the keys of a
-batch are computed at once, and one generator sets the context for each record.
+Source: Flink AbstractStreamOperator (keyed part), BatchExecutionKeyedStateBackend, PyFlink's keyed functions; differs:
+the keys of a batch are computed at once, and one generator sets the context for each record.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from penstock.engine.model.key_types import KeyType
 from penstock.engine.model.metrics import OwnMetric, gauge
 from penstock.engine.model.types import TypeInformation, is_pickled
 from penstock.engine.runtime.context import RuntimeContext, UserFunction
-from penstock.engine.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
+from penstock.engine.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch, classes_of
 from penstock.engine.runtime.keys import KeySelection, state_keys
 from penstock.engine.runtime.keys.encoding import RefusedKey
+from penstock.engine.runtime.keys.hash_arrays import hash_keys
 from penstock.engine.runtime.keys.hashing import NoKey, is_int32_type, original_key
 from penstock.engine.runtime.keys.kinds import KeyClasses, KeyKinds
-from penstock.engine.runtime.operator import BatchOrder, Emitted, OperatorContext
-from penstock.engine.runtime.operators.pauses import Pauses
+from penstock.engine.runtime.operator import BatchOrder, Emitted, Operator, OperatorContext
 from penstock.engine.runtime.operators.stateless import (
     RECORDS_AT_ONCE,
     FunctionOperator,
@@ -34,14 +35,14 @@ from penstock.engine.runtime.operators.stateless import (
     whole,
 )
 from penstock.engine.runtime.operators.timer_service import BatchTimerService, InternalTimerService
+from penstock.engine.runtime.records.parts import in_parts
 from penstock.engine.runtime.records.side_output import separated
 from penstock.engine.runtime.row_functions.plans import Strategy
 from penstock.engine.runtime.row_functions.runner import ColumnRows, FieldsFunction
 from penstock.engine.runtime.state.contract import KeyedStateBackend
 from penstock.engine.runtime.state.heap import HeapKeyedStateBackend
+from penstock.engine.runtime.state.migration import StateOwner, records_type
 from penstock.engine.runtime.state.snapshot import OperatorSnapshot, StateInfo
-from penstock.engine.runtime.state.value_migration import StateOwner, records_type
-from penstock.engine.runtime.value_classes import classes_of
 
 KEY_ENDS: Final = object()
 """Stands in place of a record: the current key has no more records."""
@@ -347,3 +348,90 @@ class KeyedFilterOperator(KeyedOperator):
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         return filtered(self, rows, map(self.function.call, self.entering(rows)))
+
+
+_TARGET_MS: Final = 5
+"""As long as a slice of a batch."""
+_MOST_CALLS: Final = 64
+_GROWTH: Final = 4
+
+
+class Pauses:
+    """Where a loop over calls of a user function offers a place to stop: one watermark can fire very many windows or
+    timers.
+
+    The task stops there for mails and flushes, as between two slices of a batch. No element overtakes: the barrier
+    behind the watermark still waits for all that it fires. Does not know operators. Source: none in Flink, whose timers
+    of DataStream programs fire without a stop (docs/internals/task.md#a-batch-of-records).
+
+    Counts the calls and reads the clock rarely: the faster the calls are, the more of them pass between two looks.
+    """
+
+    __slots__ = ("_calls", "_left", "_most_calls", "_now_ms", "_since_ms", "_unpaused_ms")
+
+    def __init__(self, now_ms: Callable[[], int], most_calls: int = _MOST_CALLS) -> None:
+        self._now_ms = now_ms
+        self._most_calls = most_calls
+        self.begin()
+
+    def begin(self) -> None:
+        """A loop begins. Nobody knows how long its calls take."""
+        self._calls = self._left = 1
+        self.resume()
+
+    def resume(self) -> None:
+        """A loop goes on after it has stopped."""
+        self._since_ms = self._now_ms()
+        self._unpaused_ms = 0
+
+    @property
+    def calls(self) -> int:
+        """How many calls may follow before `is_due` has to be asked."""
+        return self._left
+
+    def is_due(self, calls: int = 1) -> bool:
+        """Count calls. Returns: whether the loop should offer a place to stop now, and then call `resume`."""
+        self._left -= calls
+        return self._left <= 0 and self._look()
+
+    def _look(self) -> bool:
+        now_ms = self._now_ms()
+        took_ms = max(0, now_ms - self._since_ms)
+        self._since_ms = now_ms
+        if took_ms * _GROWTH <= _TARGET_MS:
+            self._calls = min(self._most_calls, self._calls * _GROWTH)
+        else:
+            self._calls = max(1, min(self._most_calls, self._calls * _TARGET_MS // took_ms))
+        self._left = self._calls
+        self._unpaused_ms += took_ms
+        return self._unpaused_ms >= _TARGET_MS
+
+
+class KeyCheckOperator(Operator):
+    """Takes the key of each record before the records are distributed by key, so that a record without a key can be put
+    aside.
+
+    Where records are distributed and where keyed state is, the key is taken again. Source: none in Flink, where a key
+    selector that fails fails the job.
+
+    Passes the records on whose key can be taken, has the declared type, and can be hashed.
+    """
+
+    keeps_records = True
+
+    def __init__(self, keys: KeySelection) -> None:
+        self.keys = keys
+
+    @property
+    def handles_poison(self) -> bool:
+        return True
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        if self.poison is None:
+            return (batch,)
+        return in_parts(self._with_keys, batch, self.put_aside)
+
+    def _with_keys(self, batch: Batch) -> RowBatch:
+        rows = rows_of(batch)
+        hash_keys(self.keys.keys_of_rows(rows.values))
+        return rows

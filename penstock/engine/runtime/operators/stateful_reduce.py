@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from penstock.engine.model.row import named
 from penstock.engine.runtime.context import RuntimeContext, UserFunction
 from penstock.engine.runtime.elements import MAX_WATERMARK, Batch, RowBatch
 from penstock.engine.runtime.keys import KeySelection
@@ -20,7 +21,6 @@ from penstock.engine.runtime.operators.keyed import KEY_ENDS, KeyedOperator
 from penstock.engine.runtime.operators.reduce import REDUCE_TABLE, REDUCED, names_in
 from penstock.engine.runtime.operators.stateless import rows_of, whole
 from penstock.engine.runtime.records.output_copies import own_copy
-from penstock.engine.runtime.records.row_names import named
 from penstock.engine.runtime.state.contract import KeyTable
 
 _MISSING: Final = object()

@@ -22,7 +22,7 @@ from penstock.engine.runtime.context import RuntimeContext, UserFunction
 from penstock.engine.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
 from penstock.engine.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
 from penstock.engine.runtime.operators.collectors import Collector, pull
-from penstock.engine.runtime.records.failed_at import ended_at, is_exhausted
+from penstock.engine.runtime.records.dead_letters import ended_at, is_exhausted
 from penstock.engine.runtime.records.frozen import is_immutable
 from penstock.engine.runtime.records.output_copies import (
     own_copies,

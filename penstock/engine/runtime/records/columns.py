@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.engine.model.types import TypeInformation
 from penstock.engine.runtime.codecs.convert import arrow_schema
-from penstock.engine.runtime.codecs.epoch import epoch_ms
+from penstock.engine.runtime.codecs.time_columns import epoch_ms
 
 
 class Column:

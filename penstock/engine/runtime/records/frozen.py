@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from penstock.engine.model.row import Row, RowKind
 from penstock.engine.model.time import Instant
-from penstock.engine.runtime.value_classes import classes_of
+from penstock.engine.runtime.elements import classes_of
 from penstock.engine.runtime.windows import Window
 
 Dumps: TypeAlias = Callable[[object], bytes]

@@ -1,6 +1,8 @@
-"""Finds the rows of a batch at which a call for a whole batch fails: the batch is cut into halves until single rows are left.
+"""Finds the rows of a batch at which a call for a whole batch fails: the batch is cut into halves until single rows are
+left.
 
-Only for calls that change nothing before they fail. Does not know operators. Source: none in Flink, which processes single records.
+Only for calls that change nothing before they fail. Does not know operators. Source: none in Flink, which processes
+single records.
 """
 
 from __future__ import annotations

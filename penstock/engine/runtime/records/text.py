@@ -18,7 +18,7 @@ from penstock.engine.model import types as t
 from penstock.engine.model.row import Row
 from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.engine.model.time import Instant
-from penstock.engine.runtime.value_classes import classes_of
+from penstock.engine.runtime.elements import classes_of
 
 Format = Callable[[Any], str]
 

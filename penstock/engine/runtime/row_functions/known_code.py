@@ -1,17 +1,25 @@
-"""Side-effect-free functions and attributes that a row function may use: Python's own code on Python's own values.
+"""What is known of code: the interpreters whose bytecode is known, side-effect-free functions that a row function may use,
+and refusals.
 
-The values of columns, constants, and the results of what is listed here are all of Python's own classes, so no operation on them runs
-code of the user. Nothing here changes an object. Does not know bytecode.
+On every interpreter that is not listed a function runs as it is written: a new opcode would be refused, but an old one
+with a new meaning would be misread without an error. The manual of `dis` says that bytecode may change between
+versions.
+
+The values of columns, constants, and the results of what is listed here are all of Python's own classes, so no
+operation on them runs code of the user. Nothing here changes an object.
 """
 
 from __future__ import annotations
 
 import builtins
+import dis
+import inspect
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from types import CellType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -166,3 +174,103 @@ def of_cell(cell: CellType) -> Guard | None:
 
     value = read()
     return None if value is _MISSING else Guard(read, value)
+
+
+KNOWN_VERSIONS: Final = frozenset({(3, 11), (3, 12), (3, 13), (3, 14)})
+"""Each of them has run the tests, also those with random functions."""
+_DEBUGGER, _COVERAGE, _PROFILER = 0, 1, 2
+_OLDER_NAMES: Final = {
+    ("LOAD_FAST_BORROW", None): "LOAD_FAST",
+    ("LOAD_FAST_BORROW_LOAD_FAST_BORROW", None): "LOAD_FAST_LOAD_FAST",
+    ("LOAD_SMALL_INT", None): "LOAD_CONST",
+    ("BINARY_OP", "[]"): "BINARY_SUBSCR",
+    ("LOAD_COMMON_CONSTANT", "AssertionError"): "LOAD_ASSERTION_ERROR",
+}
+"""By instruction, and by what it is given where that matters: the instruction of Python 3.13 that does the same."""
+
+
+def may_read(version: tuple[int, int], implementation: str) -> bool:
+    """Whether the bytecode of this interpreter is known."""
+    return implementation == "cpython" and version in KNOWN_VERSIONS
+
+
+READS_BYTECODE: Final = may_read(sys.version_info[:2], sys.implementation.name)
+_HAS_METHOD_BIT: Final = "LOAD_METHOD" not in dis.opmap or dis.opmap["LOAD_METHOD"] > 255
+"""Whether LOAD_ATTR tells by the lowest bit of its argument that a method is loaded. An opcode above 255 is a pseudo one of the compiler."""
+
+
+def steps_of(code: CodeType) -> list[dis.Instruction]:
+    """The instructions of a function. Those that Python 3.14 has in place of others have the older names."""
+    return [_renamed(step) for step in dis.get_instructions(code)]
+
+
+def _renamed(step: dis.Instruction) -> dis.Instruction:
+    name = _OLDER_NAMES.get((step.opname, None)) or _OLDER_NAMES.get((step.opname, step.argrepr))
+    return step if name is None else step._replace(opname=name)
+
+
+def loads_method(step: dis.Instruction) -> bool:
+    """Whether the step loads a method in order to call it."""
+    return step.opname == "LOAD_METHOD" or (_HAS_METHOD_BIT and bool((step.arg or 0) & 1))
+
+
+def is_watched() -> bool:
+    """Whether a debugger, a profiler or a coverage tool sees this thread's calls. It would not see a function whose body runs elsewhere."""
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return True
+    monitoring: Any = getattr(sys, "monitoring", None)
+    return monitoring is not None and any(
+        monitoring.get_tool(tool) for tool in (_DEBUGGER, _COVERAGE, _PROFILER)
+    )
+
+
+_REFUSED_FLAGS: Final = {
+    inspect.CO_GENERATOR: "it is a generator",
+    inspect.CO_COROUTINE: "it is a coroutine",
+    inspect.CO_ASYNC_GENERATOR: "it is a generator",
+    inspect.CO_VARARGS: "it takes any number of arguments",
+    inspect.CO_VARKEYWORDS: "it takes any number of arguments",
+}
+_BECAUSE: Final = {
+    "GET_ITER": "it has a loop or a comprehension",
+    "MAKE_FUNCTION": "it makes a function or has a comprehension",
+    "LOAD_COMMON_CONSTANT": "it makes a function or has a comprehension",
+    "LOAD_CLOSURE": "an inner function uses its variables",
+    "MAKE_CELL": "an inner function uses its variables",
+    "STORE_ATTR": "it changes an object",
+    "STORE_SUBSCR": "it changes an object",
+    "DELETE_SUBSCR": "it changes an object",
+    "STORE_GLOBAL": "it changes a global variable",
+    "STORE_DEREF": "it changes a variable of an outer function",
+    "RAISE_VARARGS": "it raises an error itself",
+    "LOAD_ASSERTION_ERROR": "it has an assert",
+    "IMPORT_NAME": "it imports a module",
+    "BUILD_MAP": "it makes a dict",
+    "BUILD_CONST_KEY_MAP": "it makes a dict",
+    "BUILD_SET": "it makes a set",
+    "CALL_FUNCTION_EX": "it calls with * or **",
+    "BEFORE_WITH": "it has a with statement",
+}
+
+
+class Refused(Exception):
+    """Why a function does not run as columns, in words for its author.
+
+    Why the function runs as it is written.
+    """
+
+
+def because(instruction: str) -> str:
+    """What a function does that has an instruction which is not read."""
+    return _BECAUSE.get(instruction, f"it has the instruction {instruction}")
+
+
+def check_shape(code: CodeType) -> None:
+    """Raises: Refused: the function is of a kind that is not read."""
+    for flag, because in _REFUSED_FLAGS.items():
+        if code.co_flags & flag:
+            raise Refused(because)
+    if code.co_kwonlyargcount:
+        raise Refused("it has arguments that are only given by name")
+    if getattr(code, "co_exceptiontable", b""):
+        raise Refused("it has a try or with statement, or a comprehension")

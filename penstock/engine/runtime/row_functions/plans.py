@@ -23,15 +23,15 @@ from penstock.engine.runtime.codecs.by_type import RecordCodec, codec_of
 from penstock.engine.runtime.codecs.convert import ROW_KIND_COLUMN, fields_of, is_as_declared
 from penstock.engine.runtime.elements import ColumnBatch
 from penstock.engine.runtime.partial_columns import DecodedColumns
-from penstock.engine.runtime.row_functions.interpreters import READS_BYTECODE
 from penstock.engine.runtime.row_functions.known_code import (
+    READS_BYTECODE,
     Guard,
+    Refused,
     has_own_containers,
     has_plain_values,
     hold,
 )
 from penstock.engine.runtime.row_functions.reading import Reader, fields_read
-from penstock.engine.runtime.row_functions.refusals import Refused
 from penstock.engine.runtime.row_functions.trees import (
     Compiled,
     Kind,

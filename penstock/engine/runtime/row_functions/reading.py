@@ -18,8 +18,13 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from penstock.engine.model.row import ROW_ATTRIBUTES, Row
 from penstock.engine.runtime.row_functions import known_code as known
-from penstock.engine.runtime.row_functions.interpreters import loads_method, steps_of
-from penstock.engine.runtime.row_functions.refusals import Refused, because, check_shape
+from penstock.engine.runtime.row_functions.known_code import (
+    Refused,
+    because,
+    check_shape,
+    loads_method,
+    steps_of,
+)
 from penstock.engine.runtime.row_functions.trees import Kind, Node, chosen, with_all
 
 MOST_STEPS: Final = 3000

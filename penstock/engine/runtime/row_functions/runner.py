@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.engine.model.types import TypeInformation
 from penstock.engine.runtime.codecs.convert import to_rows, to_shown_rows
 from penstock.engine.runtime.elements import ColumnBatch, RowBatch
-from penstock.engine.runtime.row_functions.interpreters import is_watched
+from penstock.engine.runtime.row_functions.known_code import is_watched
 from penstock.engine.runtime.row_functions.plans import (
     Plan,
     Strategy,

@@ -1,8 +1,8 @@
 """What a source has read and not yet processed, in its state: it goes where the split goes from which it comes.
 
-A job that begins again with another parallelism deals out the splits anew. Were these records dealt out by themselves, another subtask
-could read what follows them at the same time, and a key's records would lose their order. Flink has no such state: its readers give one
-record after the other.
+A job that begins again with another parallelism deals out the splits anew. Were these records dealt out by themselves,
+another subtask could read what follows them at the same time, and a key's records would lose their order. Flink has no
+such state: its readers give one record after the other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from penstock.engine.runtime.sources.contract import (
     SplitBatch,
     SplitFinished,
 )
-from penstock.engine.runtime.sources.portions import Portions
 
 _OF_A_MOMENT: Final = (Watermark, WatermarkStatus, LatencyMarker, EndOfData)
 Hand: TypeAlias = tuple[Element, ...]
@@ -158,3 +157,43 @@ def _lasting(elements: Hand) -> Hand:
 def _id_of(reader: SourceReader, split: Any) -> Hashable:
     """None: the reader takes one split after the other, so that the first is the one that is being read."""
     return next(iter(reader.split_ids([split])), None)
+
+
+FIRST_PORTION: Final = 16
+"""Nobody knows yet how long a record takes."""
+_GROWTH: Final = 8
+"""The most by which a portion is larger than the one before."""
+
+
+class Portions:
+    """How many records a source hands out at once: about as many as its task processes between two watermarks.
+
+    A watermark can go out only between two polls. If slow functions follow, a batch of some thousand records would hold
+    it back for as long as they need for the whole batch. Source: none in Flink, whose readers give one record after the
+    other, so that a watermark that is due always comes between two records.
+
+    Of one source subtask. `rows`: how many records to hand out at most.
+    """
+
+    __slots__ = ("_handed", "_handed_at_ms", "_interval_ms", "rows")
+
+    def __init__(self, interval_ms: int) -> None:
+        """`interval_ms`: between two watermarks."""
+        self._interval_ms = interval_ms
+        self._handed = 0
+        self._handed_at_ms = 0
+        self.rows = FIRST_PORTION
+
+    def asked(self, now_ms: int) -> None:
+        """The source is asked for more: what it has handed out last was processed."""
+        handed, self._handed = self._handed, 0
+        if not handed:
+            return
+        elapsed_ms = max(1, now_ms - self._handed_at_ms)
+        fitting = max(1, handed * self._interval_ms // elapsed_ms)
+        if fitting < self.rows or handed >= self.rows:
+            self.rows = min(fitting, self.rows * _GROWTH)
+
+    def handed_out(self, rows: int, now_ms: int) -> None:
+        """So many records were handed out."""
+        self._handed, self._handed_at_ms = rows, now_ms

@@ -30,11 +30,9 @@ from penstock.engine.runtime.operator import Accepts, Emitted, Operator
 from penstock.engine.runtime.records.dead_letters import checked
 from penstock.engine.runtime.records.parts import in_parts
 from penstock.engine.runtime.sources.contract import Source, SourceReader
-from penstock.engine.runtime.sources.in_hand import InHand
-from penstock.engine.runtime.sources.portions import Portions
+from penstock.engine.runtime.sources.in_hand import InHand, Portions
 from penstock.engine.runtime.state.snapshot import ListPart, OperatorSnapshot
-from penstock.engine.runtime.watermarks.by_split import SplitWatermarks
-from penstock.engine.runtime.watermarks.split_times import SplitSpent
+from penstock.engine.runtime.watermarks.by_split import SplitSpent, SplitWatermarks
 from penstock.engine.runtime.watermarks.strategy import WatermarkStrategy
 
 # ---------------------------------------------------------------------- figures

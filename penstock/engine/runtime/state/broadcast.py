@@ -17,8 +17,8 @@ from penstock.engine.runtime.keys.kinds import KeyClasses
 from penstock.engine.runtime.state.contract import State
 from penstock.engine.runtime.state.descriptors import MapStateDescriptor
 from penstock.engine.runtime.state.map_entries import entry_key, fitting
+from penstock.engine.runtime.state.migration import StateOwner, raw_change
 from penstock.engine.runtime.state.snapshot import ListPart, StateInfo
-from penstock.engine.runtime.state.value_migration import StateOwner, raw_change
 
 ROLE: Final = "broadcast/"
 """The beginning of the names of broadcast states in a snapshot."""

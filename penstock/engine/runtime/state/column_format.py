@@ -3,25 +3,36 @@
     column: encoding (1 byte) | length (8) | content
 
 Encodings: A: Arrow IPC stream of one column (numbers, text, bytes, bool, None). U: tuples of one length, a column per
-item. R: Rows of one shape, as U. T: Arrow tables. B: a pickle of other values without objects of users' classes
-(`plain_pickle.py`). P: any other pickle, which only the caller's `loads` reads; earlier releases wrote it in place of B too.
+item. R: Rows of one shape, as U. T: Arrow tables. B: a pickle of other values without objects of users' classes, so
+that reading it runs no code but that of the few classes named here. P: any other pickle, which only the caller's
+`loads` reads; earlier releases wrote it in place of B too.
+
+State is written as B where it can be, and is marked. A pickle that claims to be plain and names anything else was
+altered: it is refused before anything of it runs. Whoever can write a file can also change its mark, so this does not
+replace the checks of who may write it (`engine/hosting/os/file_systems.py`). Source: Python's manual, "Restricting
+Globals"; Flink's TypeSerializers, which make no objects of other classes either.
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import io
 import json
+import pickle
 import struct
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from itertools import repeat
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.engine.model.errors import FinalError
 from penstock.engine.model.row import RowKind, make_rows
+from penstock.engine.runtime.elements import classes_of
 from penstock.engine.runtime.records.frozen import Dumps, Loads
-from penstock.engine.runtime.records.plain_pickle import dumps_plain, loads_plain
-from penstock.engine.runtime.value_classes import classes_of
 
 LENGTH: Final = struct.Struct("<I")
 
@@ -143,3 +154,98 @@ def _read_tables(content: memoryview) -> Iterator[pa.Table]:
         position += LENGTH.size
         yield pa.ipc.open_stream(pa.py_buffer(content[position : position + length])).read_all()
         position += length
+
+
+_BUILTINS: Final = ("set", "frozenset", "complex", "bytearray", "range", "slice")
+_NUMPY: Final = ("numpy.core", "numpy._core")
+"""Before and since numpy 2."""
+
+PLAIN: Final = frozenset({
+    *(("builtins", name) for name in _BUILTINS),
+    *(("collections", name) for name in ("OrderedDict", "Counter", "defaultdict", "deque")),
+    *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
+    ("decimal", "Decimal"),
+    ("fractions", "Fraction"),
+    ("uuid", "UUID"),
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    *((f"{core}.multiarray", "scalar") for core in _NUMPY),
+    *((f"{core}.multiarray", "_reconstruct") for core in _NUMPY),
+    *((f"{core}.numeric", "_frombuffer") for core in _NUMPY),
+    ("penstock.engine.model.row", "Row"),
+    ("penstock.engine.model.row", "RowKind"),
+    ("penstock.engine.model.row", "make_row"),
+    ("penstock.engine.model.time", "Instant"),
+    ("penstock.engine.model.time", "Time"),
+    ("penstock.engine.model.time", "Duration"),
+    *(
+        ("penstock.engine.runtime.windows", name)
+        for name in ("TimeWindow", "CountWindow", "GlobalWindow")
+    ),
+})  # fmt: skip
+"""Module and name of the classes, and of the functions that make their objects, that a plain pickle may name."""
+
+_WITH_ZONE: Final = frozenset({dt.datetime, dt.time})
+_ZONES: Final = frozenset({type(None), dt.timezone})
+_ATOMS: Final = _WITH_ZONE | {
+    *(type(None), bool, int, float, complex, str, bytes, Decimal, dt.date, dt.timedelta),
+}
+_NAMED: Final = (type, FunctionType, BuiltinFunctionType)
+_OF_NUMPY: Final = (np.generic, np.dtype)
+
+
+class _NotPlainError(Exception):
+    """An object of another class was met while pickling."""
+
+
+class _Pickler(pickle.Pickler):
+    """Is asked about every object but numbers, text, bytes, None and the usual containers, which cost nothing."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        named = obj if isinstance(obj, _NAMED) else type(obj)
+        is_plain = (named.__module__, named.__qualname__) in PLAIN
+        if not is_plain and not (named is not obj and isinstance(obj, _OF_NUMPY)):
+            raise _NotPlainError
+        return NotImplemented
+
+
+def dumps_plain(value: object) -> bytes | None:
+    """The pickle (protocol 5); None: it would name other classes, or cannot be made."""
+    if type(value) is list and _are_atoms(value):
+        # The pickler below asks about each of these, which takes as long as pickling it.
+        return pickle.dumps(value, protocol=5)
+    file = io.BytesIO()
+    try:
+        _Pickler(file, protocol=5).dump(value)
+    except (_NotPlainError, pickle.PicklingError, AttributeError, TypeError, RecursionError):
+        return None
+    return file.getvalue()
+
+
+def _are_atoms(values: list[Any]) -> bool:
+    """Whether all are numbers, text and times that hold no other objects. Works in C."""
+    kinds = classes_of(values)
+    if not kinds <= _ATOMS:
+        return False
+    if kinds.isdisjoint(_WITH_ZONE):
+        return True
+    zones = {value.tzinfo for value in values if type(value) in _WITH_ZONE}
+    return set(map(type, zones)) <= _ZONES
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in PLAIN:
+            raise FinalError(
+                f"state that was written without objects of users' classes names {module}.{name}: "
+                "the file was altered after "
+                "it was written. Nothing of it was run. Restore from another savepoint or "
+                "checkpoint, and see who can write "
+                "to the folder."
+            )
+        return super().find_class(module, name)
+
+
+def loads_plain(data: bytes | memoryview) -> Any:
+    """The value of a plain pickle. Raises: FinalError: it names another class."""
+    return _Unpickler(io.BytesIO(data)).load()

@@ -22,9 +22,9 @@ from penstock.engine.runtime.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from penstock.engine.runtime.state.migration import StateOwner
 from penstock.engine.runtime.state.snapshot import KeyedPart, RestoredDatabase, StateInfo
 from penstock.engine.runtime.state.timer_queues import TimerQueue
-from penstock.engine.runtime.state.value_migration import StateOwner
 from penstock.engine.runtime.state.window_tables import Fold, WindowTables
 
 __all__ = [

@@ -1,20 +1,22 @@
 """HeapKeyedStateBackend: keyed state as live Python objects. Each state is a table: namespace -> state key -> value.
 
-Does not know operators or a clock: the time for TTL comes through a port. With TTL a raw value is (value, last access ms). In a list
-each element has this form, in a map each entry. Expired values are dropped when they are read, in snapshots, and step by step
-whenever the state is used (`cleanup_incrementally`, the default) or a record is processed.
-Source: Flink HeapKeyedStateBackend, TtlStateFactory, TtlIncrementalCleanup; differs: values are live objects (a ValueState copies the
-outermost one), key groups are computed when a snapshot is made, a round of the incremental clean-up covers the keys of its start.
+Does not know operators or a clock: the time for TTL comes through a port. With TTL a raw value is (value, last access
+ms). In a list each element has this form, in a map each entry. Expired values are dropped when they are read, in
+snapshots, and step by step whenever the state is used (`cleanup_incrementally`, the default) or a record is processed.
+Source: Flink HeapKeyedStateBackend, TtlStateFactory, TtlIncrementalCleanup; differs: values are live objects (a
+ValueState copies the outermost one), key groups are computed when a snapshot is made, a round of the incremental
+clean-up covers the keys of its start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
 from penstock.engine.model.row import CHANGEABLE, copied
+from penstock.engine.runtime.elements import classes_of
 from penstock.engine.runtime.keys.hashing import NoKeySet
 from penstock.engine.runtime.state.contract import Snapshot, ValueState
 from penstock.engine.runtime.state.descriptors import (
@@ -22,11 +24,12 @@ from penstock.engine.runtime.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateTtlConfig,
     ValueStateDescriptor,
 )
-from penstock.engine.runtime.state.heap_cleanup import IncrementalCleanup, cleanup_of
 from penstock.engine.runtime.state.map_entries import MapEntries, fitting
-from penstock.engine.runtime.state.packed import StateColumn, TableValues
+from penstock.engine.runtime.state.migration import raw_change
+from penstock.engine.runtime.state.packed import KeyRule, StateColumn, TableValues
 from penstock.engine.runtime.state.raw import (
     MISSING,
     RawAggregatingState,
@@ -37,11 +40,8 @@ from penstock.engine.runtime.state.raw import (
     RawState,
 )
 from penstock.engine.runtime.state.snapshot import KeyedPart, StateInfo, check_key_hash
-from penstock.engine.runtime.state.sorted_keys import KeyRule
 from penstock.engine.runtime.state.timer_queues import TIMERS, HeapTimerQueue
-from penstock.engine.runtime.state.value_migration import raw_change
 from penstock.engine.runtime.state.window_tables import Fold, HeapWindowTables
-from penstock.engine.runtime.value_classes import classes_of
 
 _LOOK_UP_ABOVE: Final = 2
 """If the state has more than so many times the entries that may be wanted, each wanted key is looked up, instead of
@@ -435,3 +435,77 @@ HeapKeyedStateBackend.kinds = {
     ReducingStateDescriptor: HeapReducingState,
     AggregatingStateDescriptor: HeapAggregatingState,
 }
+
+
+class IncrementalCleanup:
+    """Drops expired values of a heap state step by step. Knows the tables, but not the kinds of state.
+
+    Source: Flink TtlIncrementalCleanup; differs: a round covers the keys of its start.
+
+    Checks a few values whenever the state is used. A round covers the keys that exist at its start.
+    """
+
+    def __init__(self, state: HeapState, size: int, *, runs_for_every_record: bool) -> None:
+        self._state = state
+        self._size = size
+        self.runs_for_every_record = runs_for_every_record
+        self._round: Iterator[tuple[Any, Any]] = iter(())
+
+    def run(self, times: int) -> None:
+        """`times`: how often the state was used, or how many records were processed."""
+        for _ in range(times * self._size):
+            place = next(self._round, None)
+            if place is None:
+                noted = [
+                    (namespace, list(table)) for namespace, table in self._state.tables.items()
+                ]
+                self._round = ((namespace, skey) for namespace, keys in noted for skey in keys)
+                return
+            self._state.drop_expired(*place)
+
+
+def cleanup_of(state: HeapState, ttl: StateTtlConfig) -> IncrementalCleanup | None:
+    """The clean-up for the strategies that a heap supports. RocksDB's compaction filter is accepted without effect."""
+    strategies = ttl.get_cleanup_strategies()
+    if not strategies.is_cleanup_in_background():
+        return None
+    incremental = strategies.get_incremental_cleanup_strategy()
+    return IncrementalCleanup(
+        state,
+        incremental.get_cleanup_size(),
+        runs_for_every_record=incremental.run_cleanup_for_every_record(),
+    )
+
+
+class CheckedKeyedStateBackend(HeapKeyedStateBackend):
+    """Keyed state that detects access from threads that must not touch it. For debugging; access from the task's own
+    thread works as usual.
+
+    Does not know threads: the host finds out who asks.
+
+    A backend that calls `check` at every access to a state, because each looks up the current namespace. `check`
+    raises if it must.
+    """
+
+    def __init__(
+        self,
+        max_parallelism: int = 128,
+        now_ms: Callable[[], int] = lambda: 0,
+        *,
+        is_int32: bool = False,
+        check: Callable[[], None],
+    ) -> None:
+        self._check = check
+        self._namespace: Any = None
+        super().__init__(max_parallelism, now_ms, is_int32=is_int32)
+
+    @property
+    def namespace(self) -> Any:
+        """The current namespace. A state looks it up before anything else."""
+        self._check()
+        return self._namespace
+
+    @namespace.setter
+    def namespace(self, namespace: Any) -> None:
+        self._check()
+        self._namespace = namespace

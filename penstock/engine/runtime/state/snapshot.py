@@ -1,15 +1,24 @@
-"""What one operator keeps in a checkpoint: keyed parts and lists. Does not know files or operators.
+"""What one operator keeps in a checkpoint: keyed parts and lists, and their layout in bytes. Does not know files or
+operators.
 
-An operator's `snapshot` hands over its tables, copied flat. Before the next record is processed, `freeze` makes them independent of
-changes that user code makes to the objects in them. Values that cannot change (numbers, text, tuples of them, copied lists and
-dicts of those, and Rows of them) are kept as they are; everything else is pickled at once. Key groups, order and bytes are
-left to the thread that writes (`snapshot_format.py`).
-Source: Flink StateSnapshot, CopyOnWriteStateMap, RegisteredStateMetaInfoSnapshot; differs: values are live objects that
-their owners may change in place, so copy-on-write would not notice a change.
+An operator's `snapshot` hands over its tables, copied flat. Before the next record is processed, `freeze` makes them
+independent of changes that user code makes to the objects in them. Values that cannot change (numbers, text, tuples of
+them, copied lists and dicts of those, and Rows of them) are kept as they are; everything else is pickled at once. Key
+groups, order and bytes are left to the thread that writes (`snapshot_writer.py`). Source: Flink StateSnapshot,
+CopyOnWriteStateMap, RegisteredStateMetaInfoSnapshot; differs: values are live objects that their owners may change in
+place, so copy-on-write would not notice a change.
+
+Keyed state is written in chunks of neighbouring key groups. Each chunk has its own handle and checksum, so that a
+restore at another parallelism reads only chunks that contain some of its own groups:
+
+    length of header (4 bytes) | header (JSON: the parts) | group | group | ...
+    group:  (part number: 2 | rows: 4 | key column | other columns) ...
+    column: see `column_format`
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, Protocol, TypeAlias
@@ -23,8 +32,13 @@ from penstock.engine.model.key_types import KeyMigration, KeyType
 from penstock.engine.model.types import TypeInformation
 from penstock.engine.runtime.records.frozen import Dumps, frozen
 from penstock.engine.runtime.state.column_format import pickled
-from penstock.engine.runtime.state.packed import StateColumn, TableValues, packed
-from penstock.engine.runtime.state.sorted_keys import KeyRule, SortedKeys
+from penstock.engine.runtime.state.packed import (
+    KeyRule,
+    SortedKeys,
+    StateColumn,
+    TableValues,
+    packed,
+)
 
 Add: TypeAlias = Callable[[bytes], StateHandle]
 Read: TypeAlias = Callable[[StateHandle], bytes]
@@ -324,3 +338,8 @@ def check_key_hash(owner: str, name: str, restored: KeyedPart, *, is_int32: bool
         f"{rules[restored.is_int32]}, now it is {rules[is_int32]}, and that sends keys to other subtasks. "
         "Declare the key type of key_by as it was."
     )
+
+
+VERSION: Final = 1
+SECTION_HEAD: Final = struct.Struct("<HI")
+"""Number of the part, and number of rows, before a key group's columns of that part."""

@@ -1,4 +1,4 @@
-"""Operator snapshots from bytes: `read_operator`. Does not know files: bytes come through callables. See `snapshot_format`.
+"""Operator snapshots from bytes: `read_operator`. Does not know files: bytes come through callables. See `snapshot` for the layout.
 
 A restore at another parallelism reads only chunks that contain some of its own key groups. Source: Flink
 OperatorBackendSerializationProxy.
@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, Final
 
-from penstock.engine.model.checkpoints import KeyedStateHandle
-from penstock.engine.model.completed_checkpoint import ListStateShare, OperatorRestore
+from penstock.engine.model.checkpoints import KeyedStateHandle, ListStateShare, OperatorRestore
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.texts.type_texts import type_of_text, type_with_defaults
 from penstock.engine.runtime.keys.hashing import state_keys
@@ -23,9 +22,11 @@ from penstock.engine.runtime.state.column_format import (
     decode_column,
     unpickled,
 )
-from penstock.engine.runtime.state.key_migration import RestoredKeys
+from penstock.engine.runtime.state.migration import RestoredKeys
 from penstock.engine.runtime.state.packed import StateColumn
 from penstock.engine.runtime.state.snapshot import (
+    SECTION_HEAD,
+    VERSION,
     KeyedPart,
     ListPart,
     OperatorSnapshot,
@@ -33,7 +34,6 @@ from penstock.engine.runtime.state.snapshot import (
     RestoredDatabase,
     StateInfo,
 )
-from penstock.engine.runtime.state.snapshot_format import SECTION_HEAD, VERSION
 
 _LITTLE: Final = 16 << 20
 

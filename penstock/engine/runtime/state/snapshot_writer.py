@@ -1,4 +1,4 @@
-"""Operator snapshots to bytes: `write_operator`. Does not know files: bytes go through callables. See `snapshot_format` for the layout.
+"""Operator snapshots to bytes: `write_operator`. Does not know files: bytes go through callables. See `snapshot` for the layout.
 
 Source: Flink HeapSnapshotStrategy, KeyGroupPartitioner; differs: columns, and keys get their groups here.
 """
@@ -20,6 +20,8 @@ from penstock.engine.runtime.records.frozen import Dumps, FrozenRows, Loads, Pic
 from penstock.engine.runtime.state.column_format import LENGTH, encode_column
 from penstock.engine.runtime.state.packed import Packed, PackedRows, PlainValues, StateColumn
 from penstock.engine.runtime.state.snapshot import (
+    SECTION_HEAD,
+    VERSION,
     Add,
     KeyedPart,
     ListPart,
@@ -27,7 +29,6 @@ from penstock.engine.runtime.state.snapshot import (
     Sharing,
     StoredPart,
 )
-from penstock.engine.runtime.state.snapshot_format import SECTION_HEAD, VERSION
 
 CHUNK_BYTES: Final = 1 << 20
 """A chunk of key groups is closed at this size."""

@@ -17,8 +17,7 @@ from typing import Protocol, TypeAlias
 
 from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.errors import EngineBug
-from penstock.engine.runtime.checkpoint.notifications import Completed, Notification
-from penstock.engine.runtime.checkpoint.subtask import SubtaskCheckpoints
+from penstock.engine.runtime.checkpoint.subtask import Completed, Notification, SubtaskCheckpoints
 from penstock.engine.runtime.elements import (
     MIN_WATERMARK,
     Batch,
@@ -33,7 +32,7 @@ from penstock.engine.runtime.elements import (
 )
 from penstock.engine.runtime.state.snapshot import OperatorSnapshot
 from penstock.engine.runtime.task.chain import OperatorChain, Routed, column_cuts
-from penstock.engine.runtime.task.input_status import InputStatus
+from penstock.engine.runtime.task.input_processor import InputStatus
 from penstock.engine.runtime.task.outputs import OutputWriter, TaskOutputs
 from penstock.engine.runtime.task.slices import Slices, TaskTiming
 

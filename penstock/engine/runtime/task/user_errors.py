@@ -9,7 +9,7 @@ from penstock.engine.model.errors import NOT_OF_FUNCTIONS, CancelSignal, UserCod
 from penstock.engine.model.graph.chain import ChainedOperator
 from penstock.engine.model.texts.error_text import told_to_user, traceback_of
 from penstock.engine.runtime.operator import Operator
-from penstock.engine.runtime.records.failed_at import take_note
+from penstock.engine.runtime.records.dead_letters import take_note
 
 PASSED_ON = (*NOT_OF_FUNCTIONS, CancelSignal)
 """What is not a user function's error, or is located already. Everything else is located, also what is no Exception, such as

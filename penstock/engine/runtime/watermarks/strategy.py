@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.engine.model.time import Duration, millis_of
-from penstock.engine.runtime.codecs.epoch import epoch_ms
+from penstock.engine.runtime.codecs.time_columns import epoch_ms
 from penstock.engine.runtime.elements import (
     MIN_WATERMARK,
     NO_TIMESTAMP,
@@ -26,7 +26,7 @@ from penstock.engine.runtime.elements import (
     Int64s,
     RowBatch,
 )
-from penstock.engine.runtime.records.failed_at import note_record
+from penstock.engine.runtime.records.dead_letters import note_record
 
 
 class TimestampAssigner(ABC):

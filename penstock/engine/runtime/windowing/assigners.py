@@ -17,12 +17,6 @@ from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.engine.model.time import millis_of
 from penstock.engine.runtime.elements import MAX_WATERMARK, NO_TIMESTAMP, Int64s
 from penstock.engine.runtime.state.descriptors import ValueStateDescriptor
-from penstock.engine.runtime.windowing.serializers import (
-    CountWindowSerializer,
-    GlobalWindowSerializer,
-    TimeWindowSerializer,
-    TypeSerializer,
-)
 from penstock.engine.runtime.windowing.triggers import (
     CountTrigger,
     EventTimeTrigger,
@@ -33,8 +27,12 @@ from penstock.engine.runtime.windowing.triggers import (
 )
 from penstock.engine.runtime.windows import (
     CountWindow,
+    CountWindowSerializer,
     GlobalWindow,
+    GlobalWindowSerializer,
     TimeWindow,
+    TimeWindowSerializer,
+    TypeSerializer,
     Window,
     cut_window,
 )

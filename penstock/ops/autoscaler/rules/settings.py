@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.engine.model.config import Settings
-from penstock.engine.model.elastic.elastic_profile import elastic_value
+from penstock.engine.model.elastic import elastic_value
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.autoscaler import (
     AutoscalerMetricOptions,

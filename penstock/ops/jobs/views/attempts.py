@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final, TypeAlias
 
-from penstock.engine.metrics.quantiles import quantile
+from penstock.engine.metrics.registry import quantile
 from penstock.engine.model.ids import TaskManagerLocation, taskmanager_name
 from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.states import ExecutionState

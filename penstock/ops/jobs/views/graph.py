@@ -12,11 +12,10 @@ from operator import attrgetter
 from statistics import median
 from typing import Final, TypeAlias
 
-from penstock.engine.model.aggregate_state import aggregate_state
 from penstock.engine.model.graph.job_graph import JobType
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.messages import TaskIo
-from penstock.engine.model.states import JobStatus
+from penstock.engine.model.states import JobStatus, aggregate_state
 from penstock.ops.jobs.diagnosis.shares import live
 from penstock.ops.jobs.diagnosis.watermarks import NO_WATERMARK_MS, lowest_watermark
 from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot

@@ -6,11 +6,10 @@ import html
 from collections import Counter
 from typing import Final
 
-from penstock.engine.model.aggregate_state import aggregate_state
 from penstock.engine.model.graph.job_graph import JobType
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.options.scheduling import RestartOptions
-from penstock.engine.model.states import ExecutionState, JobStatus
+from penstock.engine.model.states import ExecutionState, JobStatus, aggregate_state
 from penstock.engine.model.texts.redaction import redacted
 from penstock.ops.jobs.snapshots import DriverSnapshot, JobSnapshot, VertexFacts, VertexSnapshot
 from penstock.ops.jobs.views.attempts import Json, counters_of, counts_of, span_of_all

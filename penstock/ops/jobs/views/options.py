@@ -7,8 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from penstock.engine.model.config import Layer
-from penstock.engine.model.options.catalogue import GROUPS, documentation, find_option
-from penstock.engine.model.options.flink_names import WITHOUT_EFFECT
+from penstock.engine.model.options.catalogue import (
+    GROUPS,
+    WITHOUT_EFFECT,
+    documentation,
+    find_option,
+)
 from penstock.engine.model.options.option import NAME, Option
 from penstock.engine.model.texts.redaction import HIDDEN, is_secret, redacted
 from penstock.ops.jobs.snapshots import JobSnapshot

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from penstock.engine.model.elastic.rescales import Change, Rescale, RescaleOutcome, Rescales
+from penstock.engine.model.elastic import Change, Rescale, RescaleOutcome, Rescales
 from penstock.ops.jobs.snapshots import Figures, JobSnapshot
 from penstock.ops.jobs.views.attempts import Json
 from penstock.ops.jobs.views.checkpoints import summary_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
-from penstock.engine.metrics.quantiles import quantile
+from penstock.engine.metrics.registry import quantile
 from penstock.engine.model.key_groups import key_group_range
 from penstock.engine.model.states import ExecutionState
 from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from penstock.engine.metrics.quantiles import quantile
+from penstock.engine.metrics.registry import quantile
 from penstock.engine.model.ids import taskmanager_name
 from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.states import ExecutionState

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from penstock.engine.model.aggregate_state import aggregate_state
 from penstock.engine.model.graph.job_graph import FieldsRead, OperatorInfo
 from penstock.engine.model.ids import taskmanager_name
 from penstock.engine.model.messages import TaskIo
-from penstock.engine.model.states import ExecutionState
+from penstock.engine.model.states import ExecutionState, aggregate_state
 from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot
 from penstock.ops.jobs.views.attempts import (
     UNASSIGNED,

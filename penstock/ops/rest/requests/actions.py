@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from penstock.engine.hosting.checkpoints.reader import read_savepoint
 from penstock.engine.hosting.jobmanager.rescales import RequirementsRefused, UpdateUnderWay
-from penstock.engine.machines.dispatcher.dispatcher import Cancelled
+from penstock.engine.machines.dispatcher import Cancelled
 from penstock.engine.model.checkpoints import CheckpointType
-from penstock.engine.model.elastic.parallelism_bounds import (
+from penstock.engine.model.elastic import (
     requirements_from_plain,
     requirements_to_plain,
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.engine.model.config import Settings
-from penstock.engine.model.elastic.rescales import Rescales
+from penstock.engine.model.elastic import Rescales
 from penstock.engine.model.ids import VertexId, taskmanager_name
 from penstock.engine.model.options.rest import RestOptions, WebOptions
 from penstock.engine.model.states import JobStatus

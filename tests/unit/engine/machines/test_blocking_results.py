@@ -2,7 +2,7 @@
 docs/spec/scheduling.md#region-by-region, #bulks-that-wait-for-slots.
 """
 
-from penstock.engine.machines.failover.restart_backoff import FixedDelayRestart, NoRestart
+from penstock.engine.machines.failover import FixedDelayRestart, NoRestart
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.model.graph.job_graph import JobType, ResultPartitionType
 from penstock.engine.model.messages import (

@@ -1,6 +1,6 @@
 """Slots of local recovery: whose they are, until when."""
 
-from penstock.engine.machines.failover.restart_backoff import FixedDelayRestart
+from penstock.engine.machines.failover import FixedDelayRestart
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.model.states import ExecutionState as S
 from tests.tools.machines.job_bench import Bench

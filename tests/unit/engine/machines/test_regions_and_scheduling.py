@@ -7,7 +7,7 @@ import pytest
 from penstock.engine.machines.execution.execution import ExecutionEvent as E
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.engine.machines.execution.regions import Regions, strongly_connected
-from penstock.engine.machines.failover.failover import RestartAll, RestartRegions
+from penstock.engine.machines.failover import RestartAll, RestartRegions
 from penstock.engine.machines.scheduling.scheduling import PipelinedRegionScheduling
 from penstock.engine.model.errors import BrokenInvariant, GraphError
 from penstock.engine.model.graph.job_graph import ResultPartitionType

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.engine.model.aggregate_state import aggregate_state
 from penstock.engine.model.states import ExecutionState as S
+from penstock.engine.model.states import aggregate_state
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.catalogue import OPTIONS, option_named
 from penstock.engine.model.options.checkpoints import CheckpointOptions, StateBackendOptions
 from penstock.engine.model.options.cluster import HeartbeatOptions, TaskManagerOptions
-from penstock.engine.model.options.parsing import parse_duration_ms, parse_memory_bytes
+from penstock.engine.model.options.option import parse_duration_ms, parse_memory_bytes
 from penstock.engine.model.options.program import PipelineOptions
 from penstock.engine.model.options.reporters import ReporterOptions
 from penstock.engine.model.options.scheduling import SchedulingOptions

@@ -20,8 +20,11 @@ from penstock.engine.hosting.taskmanager_order import ChildOrder, TaskManagerOrd
 from penstock.engine.model.checkpoints import TaskCheckpointing
 from penstock.engine.model.deployment import SparkTask
 from penstock.engine.model.plain import NotPlain, from_plain, to_plain
-from penstock.engine.runtime.network.network_settings import DebloatSettings, NetworkSettings
-from penstock.engine.runtime.network.partition.settings import BlockingSettings
+from penstock.engine.runtime.network.network_settings import (
+    BlockingSettings,
+    DebloatSettings,
+    NetworkSettings,
+)
 from penstock.engine.runtime.state.settings import StateBackendSettings
 from penstock.engine.runtime.task.latency import Granularity, LatencySettings
 

@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.engine.runtime.value_classes import classes_of
+from penstock.engine.runtime.elements import classes_of
 
 
 @pytest.mark.parametrize(

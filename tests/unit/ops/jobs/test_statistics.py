@@ -1,6 +1,6 @@
 """What a program is told of its checkpoints."""
 
-from penstock.engine.model.checkpoint_statistics import CheckpointStatistics, RestoredCheckpoint
+from penstock.engine.model.checkpoints import CheckpointStatistics, RestoredCheckpoint
 from penstock.engine.model.job_events import CheckpointRestored
 from penstock.engine.model.messages import CheckpointFailureReason
 from penstock.ops.jobs.statistics import statistics_of

@@ -2,12 +2,12 @@
 
 import pytest
 
-from penstock.engine.model.checkpoint_statistics import (
+from penstock.engine.model.checkpoints import (
     CheckpointStatistics,
     CheckpointSummary,
+    CheckpointType,
     RestoredCheckpoint,
 )
-from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.states import JobStatus
 from penstock.ops.metrics.job_metrics import (

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from penstock.engine.metrics.histogram import quantiles_of
+from penstock.engine.metrics.registry import quantiles_of
 from penstock.engine.metrics.scopes import Component, Place
 from penstock.engine.model.metrics import Distribution, Measured, MetricType, Quantiles, Rate
 from penstock.ops.metrics.entities import ReportedMetric

@@ -14,8 +14,11 @@ from typing import Any, Final, Protocol
 
 from penstock.engine.hosting.shipping.main_classes import unreadable_state
 from penstock.engine.hosting.shipping.pickling import loads_state, serialize
-from penstock.engine.machines.sources.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
-from penstock.engine.machines.sources.watermark_alignment import WatermarkAlignment
+from penstock.engine.machines.sources import (
+    NO_CHECKPOINT,
+    SplitAssignmentTracker,
+    WatermarkAlignment,
+)
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import AttemptId, VertexId
 from penstock.engine.model.messages import (

@@ -33,7 +33,7 @@ from penstock.engine.hosting.jobmanager.ha.settings import HaSettings, make_priv
 from penstock.engine.hosting.jobmanager.ha.store import Ended, Entry, FileJobStore, JobStore
 from penstock.engine.hosting.jobmanager.ha.zookeeper import ZookeeperJobStore
 from penstock.engine.hosting.shipping.pickling import loads_records
-from penstock.engine.machines.leases.leadership import Instant, Leadership, Lease, LeaseWatch
+from penstock.engine.machines.leases import Instant, Leadership, Lease, LeaseWatch
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.graph.job_graph import JobGraph
 

@@ -21,9 +21,9 @@ from typing import Final
 from penstock.engine.hosting.jobmanager.ha.store import Ended, Entry, JobStore, LeaseTaken
 from penstock.engine.hosting.os.clock import monotonic_ms, wall_ms
 from penstock.engine.hosting.os.worker_thread import WorkerThreads
-from penstock.engine.machines.leases.leadership import Instant, Leadership, Lease, Standing
+from penstock.engine.machines.leases import Instant, Leadership, Lease, Standing
 from penstock.engine.machines.rescaling.requirements import check_requirements
-from penstock.engine.model.elastic.parallelism_bounds import (
+from penstock.engine.model.elastic import (
     JobResourceRequirements,
     requirements_from_plain,
 )

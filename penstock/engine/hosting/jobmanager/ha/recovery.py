@@ -15,8 +15,7 @@ from penstock.engine.hosting.jobmanager.ha.election import Claim
 from penstock.engine.hosting.jobmanager.ha.guard import RecordedResult
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
 from penstock.engine.hosting.jobmanager.ha.store import Ended
-from penstock.engine.model.checkpoint_statistics import CheckpointStatistics
-from penstock.engine.model.checkpoints import CheckpointType
+from penstock.engine.model.checkpoints import CheckpointStatistics, CheckpointType
 from penstock.engine.model.errors import JobExecutionError
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.messages import TaskIo

@@ -38,7 +38,7 @@ from pathlib import Path, PurePath
 from typing import Final, Protocol
 
 from penstock.engine.hosting.os import private_files
-from penstock.engine.machines.leases.leadership import Lease
+from penstock.engine.machines.leases import Lease
 from penstock.engine.model.errors import ExternalError
 
 _MAGIC: Final = b"PENSTOCK-HA-2 "

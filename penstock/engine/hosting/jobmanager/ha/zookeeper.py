@@ -38,7 +38,7 @@ from penstock.engine.hosting.jobmanager.ha.store import (
     Signature,
 )
 from penstock.engine.hosting.os import private_files
-from penstock.engine.machines.leases.leadership import Lease
+from penstock.engine.machines.leases import Lease
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 
 _TERM: Final = re.compile(r"(\d{8,})-[0-9a-f]{16}")

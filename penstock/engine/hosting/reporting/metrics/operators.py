@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from penstock.engine.hosting.reporting.metrics.user import Allowance, UserMetricsView
-from penstock.engine.metrics.histogram import quantiles_of
-from penstock.engine.metrics.meter import SpentTime
-from penstock.engine.metrics.registry import Registry
+from penstock.engine.metrics.registry import Registry, SpentTime, quantiles_of
 from penstock.engine.metrics.report_format import Section
 from penstock.engine.metrics.scopes import Component
 from penstock.engine.model.metrics import Groups, Measured, MetricType, Value, counter, gauge
@@ -19,7 +17,7 @@ from penstock.engine.runtime.elements import MIN_WATERMARK
 from penstock.engine.runtime.sources.operator import SourceOperator
 from penstock.engine.runtime.task.chain import OperatorChain
 from penstock.engine.runtime.task.chain_node import ChainNode
-from penstock.engine.runtime.watermarks.split_times import SplitSpent
+from penstock.engine.runtime.watermarks.by_split import SplitSpent
 
 StateSize = Callable[[str], "int | None"]
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from penstock.engine.metrics.meter import UPDATE_S
-from penstock.engine.metrics.registry import Registry
+from penstock.engine.metrics.registry import UPDATE_S, Registry
 from penstock.engine.metrics.report_format import ReportEncoder, Section
 from penstock.engine.metrics.scopes import Component
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from penstock.engine.metrics import meter as rates
+from penstock.engine.metrics import registry as rates
 from penstock.engine.model.metrics import Distribution as DistributionValue
 from penstock.engine.model.metrics import Groups, Measured, MetricType, Rate, Value
 from penstock.engine.runtime.user_metrics import (

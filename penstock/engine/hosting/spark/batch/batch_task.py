@@ -46,7 +46,7 @@ from penstock.engine.runtime.operators.keyed import KeyedOperator
 from penstock.engine.runtime.sources.operator import SourceOperator, SourceSettings
 from penstock.engine.runtime.task.chain import ChainMetrics, OperatorChain
 from penstock.engine.runtime.task.chain_node import OperatorTimer
-from penstock.engine.runtime.task.input_status import InputStatus
+from penstock.engine.runtime.task.input_processor import InputStatus
 from penstock.engine.runtime.task.operator_contexts import TaskPlace, operator_context
 from penstock.engine.runtime.task.outputs import OutputWriter
 from penstock.engine.runtime.task.slices import TaskTiming

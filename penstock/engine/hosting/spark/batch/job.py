@@ -53,9 +53,8 @@ from penstock.engine.hosting.spark.batch.runner import (
 from penstock.engine.hosting.spark.batch.shuffle_output import driver_records
 from penstock.engine.hosting.spark.batch.splits import splits_of
 from penstock.engine.hosting.spark.dataframes.source import FrameSource
-from penstock.engine.machines.batch.master import BatchMaster
-from penstock.engine.model.checkpoint_statistics import CheckpointStatistics
-from penstock.engine.model.checkpoints import CheckpointType
+from penstock.engine.machines.batch import BatchMaster
+from penstock.engine.model.checkpoints import CheckpointStatistics, CheckpointType
 from penstock.engine.model.errors import ConfigurationError, JobExecutionError
 from penstock.engine.model.graph.auto_parallelism import SubpartitionRange
 from penstock.engine.model.ids import JobId, VertexId

@@ -18,13 +18,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.engine.machines.batch.parallelism import Subpartitions
-from penstock.engine.machines.execution.distribution import partition_ranges
+from penstock.engine.machines.batch import Subpartitions
+from penstock.engine.machines.execution.execution_graph import partition_ranges
 from penstock.engine.model.graph.auto_parallelism import UNDECIDED, SubpartitionRange
-from penstock.engine.model.graph.job_graph import JobGraph, JobVertex
+from penstock.engine.model.graph.job_graph import JobGraph, JobVertex, sort_job_vertices
 from penstock.engine.model.graph.partitioning import DistributionPattern, ShipStrategy
 from penstock.engine.model.graph.stream_graph import StreamNode
-from penstock.engine.model.graph.topology import sort_job_vertices
 from penstock.engine.model.ids import DataSetId, VertexId
 from penstock.engine.runtime.sink import Sink
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.engine.hosting.reporting.metrics.operators import ChainMetrics
-from penstock.engine.metrics.meter import UPDATE_S
-from penstock.engine.metrics.registry import Registry
+from penstock.engine.metrics.registry import UPDATE_S, Registry
 from penstock.engine.metrics.report_format import ReportEncoder, Section
 from penstock.engine.metrics.scopes import Component
 from penstock.engine.model.metrics import counter, gauge

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from penstock.engine.model.types import RowTypeInfo
 from penstock.engine.runtime.codecs.convert import arrow_schema
-from penstock.engine.runtime.codecs.epoch import epoch_ms
+from penstock.engine.runtime.codecs.time_columns import epoch_ms
 from penstock.engine.runtime.elements import ColumnBatch, Int64s
 
 

@@ -33,8 +33,7 @@ from penstock.engine.runtime.sources.contract import (
     SplitEnumerator,
     SplitReader,
 )
-from penstock.engine.runtime.sources.queue_enumerator import QueueEnumerator
-from penstock.engine.runtime.sources.reader_base import SourceReaderBase
+from penstock.engine.runtime.sources.reader_base import QueueEnumerator, SourceReaderBase
 
 _LOOK_MS: Final = 100
 

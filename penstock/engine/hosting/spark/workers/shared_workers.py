@@ -31,7 +31,7 @@ from penstock.engine.hosting.spark.workers.launcher import (
     WorkerSettings,
 )
 from penstock.engine.hosting.spark.workers.loop_thread import LoopThread
-from penstock.engine.machines.workers.pool import WorkerPool
+from penstock.engine.machines.workers import WorkerPool
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.messages import (

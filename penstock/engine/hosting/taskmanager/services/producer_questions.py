@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.engine.model.ids import AttemptId, ResultPartitionId
 from penstock.engine.model.messages import PartitionStateAnswer, PartitionStateQuestion
-from penstock.engine.runtime.network.gate.producer_check import NoState, ProducerAnswer
+from penstock.engine.runtime.network.gate.missing_partition import NoState, ProducerAnswer
 
 ANSWER_TIMEOUT_MS: Final = 10_000
 

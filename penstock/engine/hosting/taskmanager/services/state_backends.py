@@ -17,9 +17,8 @@ from penstock.engine.hosting.shipping.pickling import dumps_records, loads_state
 from penstock.engine.hosting.taskmanager.services.io_directories import IoDirectories
 from penstock.engine.model.errors import PenstockError
 from penstock.engine.model.ids import AllocationId
-from penstock.engine.runtime.state.checked import CheckedKeyedStateBackend
 from penstock.engine.runtime.state.contract import MakeKeyedStateBackend
-from penstock.engine.runtime.state.heap import HeapKeyedStateBackend
+from penstock.engine.runtime.state.heap import CheckedKeyedStateBackend, HeapKeyedStateBackend
 from penstock.engine.runtime.state.rocks.backend import RocksKeyedStateBackend, RocksSettings
 from penstock.engine.runtime.state.rocks.database import SlotMemory, slot_memory
 from penstock.engine.runtime.state.settings import StateBackendSettings

@@ -18,8 +18,11 @@ from penstock.engine.model.checkpoints import TaskCheckpointing
 from penstock.engine.model.graph.chain import ChainSpec
 from penstock.engine.model.ids import DataSetId
 from penstock.engine.model.messages import CheckpointFailureReason, WaitsForFinalCheckpoint
-from penstock.engine.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.engine.runtime.checkpoint.barrier_tracker import BarrierTracker
+from penstock.engine.runtime.checkpoint.barrier_handler import (
+    Alignment,
+    BarrierTracker,
+    SingleBarrierHandler,
+)
 from penstock.engine.runtime.checkpoint.input_checkpoints import (
     BarrierHandler,
     InputCheckpoints,

@@ -46,9 +46,9 @@ from penstock.engine.model.ids import DataSetId, ResultPartitionId
 from penstock.engine.model.messages import CheckpointFailureReason
 from penstock.engine.runtime.elements import CheckpointBarrier
 from penstock.engine.runtime.network.gate.debloater import DebloatTarget, GateDebloating
+from penstock.engine.runtime.network.gate.missing_partition import ProducerAnswer
 from penstock.engine.runtime.network.gate.network_input import NetworkInput, network_inputs
 from penstock.engine.runtime.network.gate.ports import GateContext
-from penstock.engine.runtime.network.gate.producer_check import ProducerAnswer
 from penstock.engine.runtime.network.gate.single import GateMaker, SingleInputGate
 from penstock.engine.runtime.network.partition.result_partition import ResultPartition, pool_of
 from penstock.engine.runtime.operator import OperatorContext, OperatorServices

@@ -19,7 +19,7 @@ from penstock.engine.hosting.os.file_systems import local_path
 from penstock.engine.hosting.taskmanager.task.ports import TaskAttempt
 from penstock.engine.model.checkpoints import FileHandle, StateHandle
 from penstock.engine.model.ids import ResourceId, TaskManagerLocation
-from penstock.engine.model.messages.peers import StateRequest
+from penstock.engine.model.messages.control import StateRequest
 from penstock.engine.runtime.elements import CheckpointBarrier
 
 PATIENCE_S: Final = 2.0

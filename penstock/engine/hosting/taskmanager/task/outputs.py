@@ -21,7 +21,7 @@ from penstock.engine.model.errors import EngineBug
 from penstock.engine.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.engine.model.ids import DataSetId, ResultPartitionId
-from penstock.engine.runtime.network.gate.in_flight_limit import FIRST_ROWS
+from penstock.engine.runtime.network.gate.debloater import FIRST_ROWS
 from penstock.engine.runtime.network.partition.buffer_builder import BlockingFormat
 from penstock.engine.runtime.network.partition.result_partition import (
     PartitionHooks,
@@ -30,8 +30,7 @@ from penstock.engine.runtime.network.partition.result_partition import (
     pipelined_partition,
 )
 from penstock.engine.runtime.network.partitioner import Partitioner, make_partitioner
-from penstock.engine.runtime.task.outputs import OutputWriter
-from penstock.engine.runtime.task.writers import PartitionWriter
+from penstock.engine.runtime.task.outputs import OutputWriter, PartitionWriter
 
 _LOG: Final = logging.getLogger(__name__)
 

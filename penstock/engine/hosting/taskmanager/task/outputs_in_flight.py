@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from penstock.engine.hosting.shipping.pickling import dumps_records
 from penstock.engine.model.ids import DataSetId
-from penstock.engine.runtime.checkpoint.in_flight import recorded
+from penstock.engine.runtime.checkpoint.input_checkpoints import recorded
 from penstock.engine.runtime.elements import Batch
 from penstock.engine.runtime.network.partition.pipelined import PipelinedSubpartition
 from penstock.engine.runtime.network.partition.result_partition import ResultPartition

@@ -22,8 +22,7 @@ from penstock.engine.model.ids import AttemptId
 from penstock.engine.model.states import ExecutionState
 from penstock.engine.runtime.elements import CheckpointBarrier
 from penstock.engine.runtime.interruption import OperatorCalls
-from penstock.engine.runtime.task.mailbox import MIN_PRIORITY
-from penstock.engine.runtime.task.mailbox_processor import MailboxProcessor
+from penstock.engine.runtime.task.mailbox import MIN_PRIORITY, MailboxProcessor
 from penstock.engine.runtime.task.stream_task import StreamTask
 
 _LOG: Final = logging.getLogger(__name__)

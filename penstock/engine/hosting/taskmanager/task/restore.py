@@ -15,14 +15,13 @@ from typing import Any, Protocol
 from penstock.engine.hosting.shipping.main_classes import unreadable_state
 from penstock.engine.hosting.shipping.pickling import loads_state
 from penstock.engine.hosting.taskmanager.task.ports import TaskAttempt
-from penstock.engine.model.checkpoints import StateHandle
-from penstock.engine.model.completed_checkpoint import InFlightShare, TaskRestore
+from penstock.engine.model.checkpoints import InFlightShare, StateHandle, TaskRestore
 from penstock.engine.model.deployment import TaskDeployment
 from penstock.engine.model.errors import PenstockError
 from penstock.engine.model.graph.chain import ChainInput
 from penstock.engine.model.graph.partitioning import Partitioning
 from penstock.engine.model.key_groups import key_group_range
-from penstock.engine.runtime.checkpoint.in_flight import replayed
+from penstock.engine.runtime.checkpoint.input_checkpoints import replayed
 from penstock.engine.runtime.codecs.events import Part
 from penstock.engine.runtime.elements import Batch
 from penstock.engine.runtime.network.gate.network_input import NetworkInput

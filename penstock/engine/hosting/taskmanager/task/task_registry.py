@@ -20,12 +20,10 @@ from penstock.engine.hosting.taskmanager.task.network_metrics import (
     add_network_metrics,
     add_queue_details,
 )
-from penstock.engine.metrics.histogram import Histogram
-from penstock.engine.metrics.meter import LongestTime
-from penstock.engine.metrics.registry import Registry
+from penstock.engine.metrics.registry import Histogram, LongestTime, Registry
 from penstock.engine.model.metrics import Groups, counter, gauge
 from penstock.engine.runtime.elements import MIN_WATERMARK
-from penstock.engine.runtime.task.mailbox_processor import MailboxProcessor
+from penstock.engine.runtime.task.mailbox import MailboxProcessor
 from penstock.engine.runtime.task.time_gauge import TimeGauge, TimeShares
 
 PROBES: Final = 60

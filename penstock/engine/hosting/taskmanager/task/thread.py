@@ -32,9 +32,13 @@ from penstock.engine.model.graph.chain import ChainSpec
 from penstock.engine.model.messages import FailureInfo, TaskIo, TaskStateChanged
 from penstock.engine.model.states import ExecutionState
 from penstock.engine.runtime.interruption import Interruption
-from penstock.engine.runtime.task.input_status import NextMove, next_move
-from penstock.engine.runtime.task.mailbox import MIN_PRIORITY, MailboxClosed, TaskMailbox
-from penstock.engine.runtime.task.mailbox_processor import MailboxProcessor
+from penstock.engine.runtime.task.input_processor import NextMove, next_move
+from penstock.engine.runtime.task.mailbox import (
+    MIN_PRIORITY,
+    MailboxClosed,
+    MailboxProcessor,
+    TaskMailbox,
+)
 
 MAX_WAIT_S: Final = 1.0
 _LOG: Final = logging.getLogger(__name__)

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.hosting.taskmanager.task.ports import TaskAttempt
-from penstock.engine.runtime.network.gate.in_flight_limit import FIRST_ROWS
+from penstock.engine.runtime.network.gate.debloater import FIRST_ROWS
 from penstock.engine.runtime.network.gate.single import SingleInputGate
 from penstock.engine.runtime.task.chain import OperatorChain, column_cuts
-from penstock.engine.runtime.task.pace import Pace
-from penstock.engine.runtime.task.slices import ColumnCuts, TaskTiming
+from penstock.engine.runtime.task.slices import ColumnCuts, Pace, TaskTiming
 
 
 def task_timing(

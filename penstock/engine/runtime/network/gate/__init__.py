@@ -2,11 +2,10 @@
 
 | module | what it is |
 |---|---|
-| `single`, `union` | fair reading of the channels of one gate, and of several gates |
-| `channel`, `local_channel`, `remote_channel` | where elements come from |
-| `credit` | the receiver's half of a remote channel's flow control |
-| `backoff`, `producer_check` | what to do when a partition is missing |
-| `debloater` | how large buffers should be |
-| `network_input` | a logical input: a gate with its watermarks combined |
+| `single` | fair reading of the channels of one gate |
+| `channel`, `remote_channel` | where elements come from, and the receiver's half of flow control |
+| `missing_partition` | what to do when a partition is missing |
+| `debloater` | how large buffers should be, and how many records may wait |
+| `network_input` | a logical input: a gate, or several read as one, with its watermarks combined |
 | `ports` | what the host gives to gates and channels |
 """

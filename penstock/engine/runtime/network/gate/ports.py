@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from penstock.engine.model.ids import ResourceId, ResultPartitionId, TaskManagerLocation
-from penstock.engine.runtime.network.gate.in_flight_limit import InFlightLimit
+from penstock.engine.runtime.network.gate.debloater import InFlightLimit
 from penstock.engine.runtime.network.network_memory import LockFactory, NetworkMemory
 from penstock.engine.runtime.network.network_settings import NetworkSettings
 from penstock.engine.runtime.network.subpartition_view import SubpartitionView, ViewListener

@@ -1,32 +1,34 @@
 """SingleInputGate: the channels of one consumed data set, read fairly.
 
-Does not know operators or watermarks. Channels that have something to read stand in a queue; each gives one
-element and goes to the tail. Producers and the network thread put channels in; everything
-else belongs to the mailbox thread. Source: Flink SingleInputGate, InputGateWithMetrics
-(docs/spec/exchange.md#input-gate). Differs: a channel object is made when it is first used, so that a
-gate of ten thousand channels costs nothing until it is connected; availability is a property and a call to
-the listener instead of a future; the listener is told of the first element, not of each.
+Does not know operators or watermarks. Channels that have something to read stand in a queue; each gives one element and
+goes to the tail. Producers and the network thread put channels in; everything else belongs to the mailbox thread.
+Source: Flink SingleInputGate, InputGateWithMetrics (docs/spec/exchange.md#input-gate). Differs: a channel object is
+made when it is first used, so that a gate of ten thousand channels costs nothing until it is connected; availability is
+a property and a call to the listener instead of a future; the listener is told of the first element, not of each.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from penstock.engine.model.deployment import ShuffleDescriptor
 from penstock.engine.model.errors import EngineBug
 from penstock.engine.model.graph.job_graph import ResultPartitionType
 from penstock.engine.runtime.elements import Batch, CheckpointBarrier, EndOfData, EndOfPartition
-from penstock.engine.runtime.network.gate.channel import InputChannel, UnknownInputChannel
-from penstock.engine.runtime.network.gate.local_channel import LocalInputChannel
+from penstock.engine.runtime.network.gate.channel import (
+    InputChannel,
+    LocalInputChannel,
+    UnknownInputChannel,
+)
 from penstock.engine.runtime.network.gate.ports import GateContext, GateListener, InputClosed
-from penstock.engine.runtime.network.gate.ready_queue import ReadyQueue
 from penstock.engine.runtime.network.gate.remote_channel import RemoteInputChannel
 from penstock.engine.runtime.network.network_memory import LocalBufferPool, PoolLimits, gate_buffers
-from penstock.engine.runtime.network.sequence import is_not_after
-from penstock.engine.runtime.network.subpartition_view import NextType, Polled
+from penstock.engine.runtime.network.prioritized_deque import PrioritizedDeque
+from penstock.engine.runtime.network.subpartition_view import NextType, Polled, is_not_after
 
 Announced: TypeAlias = tuple[int, CheckpointBarrier, int]
 """Index of the channel in the gate, the barrier, its sequence number in the channel."""
@@ -340,3 +342,102 @@ class SingleInputGate:
 
 GateMaker: TypeAlias = Callable[[GateListener], SingleInputGate]
 """Makes a gate that tells this listener."""
+
+
+class Entry(Protocol):
+    """`is_queued`: the queue's own mark. `is_finished`: the entry is never queued again."""
+
+    is_queued: bool
+
+    @property
+    def is_finished(self) -> bool: ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class ReadyQueue(Generic[E]):
+    """Which channels of a gate, or which gates of a union, have something to read, in fair turns.
+
+    Producers and the network thread put entries in, the mailbox thread takes them out. The listener
+    is called outside the lock. Source: Flink SingleInputGate.inputChannelsWithData,
+    UnionInputGate.inputGatesWithData (docs/spec/exchange.md#input-gate, #union-of-gates).
+
+    Holds each entry at most once. `listener`: called for the first entry, and for the first one with priority.
+    """
+
+    __slots__ = ("_entries", "_lock", "listener")
+
+    def __init__(self, lock: AbstractContextManager[Any], listener: GateListener) -> None:
+        self.listener = listener
+        self._lock = lock
+        self._entries: PrioritizedDeque[E] = PrioritizedDeque()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def has_priority(self) -> bool:
+        return self._entries.priority_count > 0
+
+    def offer(self, entry: E) -> None:
+        """The entry may have something to read. Any thread."""
+        with self._lock:
+            if entry.is_queued or entry.is_finished:
+                return
+            entry.is_queued = True
+            self._entries.add(entry)
+            is_first = len(self._entries) == 1
+        if is_first:
+            self.listener.notify_available()
+
+    def offer_priority(self, entry: E) -> None:
+        """The entry has an element with priority, so it goes before all entries without one. Any thread."""
+        with self._lock:
+            if entry.is_finished or not self._prioritize(entry):
+                return
+            is_first = len(self._entries) == 1
+            is_first_priority = self._entries.priority_count == 1
+        if is_first_priority:
+            self.listener.notify_priority()
+        if is_first:
+            self.listener.notify_available()
+
+    def take(self) -> E | None:
+        """Remove and return the first entry. It may be offered again from now on, so look for its data only after this call."""
+        with self._lock:
+            entry = self._entries.poll()
+            if entry is not None:
+                entry.is_queued = False
+            return entry
+
+    def put_back(self, entry: E, *, has_priority: bool) -> None:
+        """The entry has more: put it at the tail, or among those with priority. Calls no listener, because the reader is running."""
+        with self._lock:
+            if has_priority:
+                self._prioritize(entry)
+            elif not entry.is_queued:
+                # Otherwise it was offered in the meantime.
+                entry.is_queued = True
+                self._entries.add(entry)
+
+    def remove(self, entry: E) -> None:
+        with self._lock:
+            if entry.is_queued:
+                entry.is_queued = False
+                self._entries.remove(entry)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+
+    def _prioritize(self, entry: E) -> bool:
+        """Give the entry priority. The lock is held. Returns whether it had none before."""
+        if not entry.is_queued:
+            entry.is_queued = True
+            self._entries.add_priority(entry)
+            return True
+        if self._entries.has_priority(entry):
+            return False
+        self._entries.prioritize(entry)
+        return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from penstock.engine.model.errors import EngineBug, ResultDataLost
 from penstock.engine.runtime.codecs.codec import ChannelDecoder, EncodedFrame
@@ -24,12 +24,16 @@ from penstock.engine.runtime.network.partition.bounded_data import (
 from penstock.engine.runtime.network.partition.buffer_builder import (
     BlockingFormat,
     BufferBuilder,
+    RecordDeserializer,
     event_buffer,
 )
-from penstock.engine.runtime.network.partition.record_framing import RecordDeserializer
 from penstock.engine.runtime.network.partition.subpartition import REFUSED, Lock, SubpartitionOwner
-from penstock.engine.runtime.network.sequence import following
-from penstock.engine.runtime.network.subpartition_view import NextType, Polled, ViewListener
+from penstock.engine.runtime.network.subpartition_view import (
+    NextType,
+    Polled,
+    ViewListener,
+    following,
+)
 
 # ---------------------------------------------------------------------- blocking view
 # BoundedBlockingView: one reading of one subpartition of a blocking result, whichever kind it is.
@@ -42,29 +46,12 @@ from penstock.engine.runtime.network.subpartition_view import NextType, Polled, 
 _WITHOUT_LIMIT: Final = 1 << 62
 
 
-class ViewedSubpartition(Protocol):
-    """The subpartition, as its views see it."""
-
-    @property
-    def data_frames(self) -> int:
-        """How many frames of records there are to read."""
-        ...
-
-    def named(self, error: ResultDataLost) -> ResultDataLost:
-        """Add the id of the lost result to the error: its producer has to run again."""
-        ...
-
-    def on_view_released(self, view: BoundedBlockingView) -> None:
-        """Called by each view, once."""
-        ...
-
-
 class BoundedBlockingView:
     """One reading. It reads one frame ahead, so that it knows what comes next. It closes `reader` with itself."""
 
     def __init__(
         self,
-        parent: ViewedSubpartition,
+        parent: BoundedBlockingSubpartition,
         reader: BoundedReader,
         blocking_format: BlockingFormat,
         *,

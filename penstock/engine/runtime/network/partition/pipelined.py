@@ -21,17 +21,20 @@ from penstock.engine.runtime.codecs.codec import concat
 from penstock.engine.runtime.elements import Batch, ColumnBatch, Element, EndOfPartition
 from penstock.engine.runtime.network.network_memory import LocalBufferPool
 from penstock.engine.runtime.network.partition.frame_queue import FrameQueue
-from penstock.engine.runtime.network.partition.row_size import RowSize
 from penstock.engine.runtime.network.partition.subpartition import (
     REFUSED,
-    BufferAccount,
     Lock,
     Marks,
     OutputState,
+    RowSize,
     SubpartitionOwner,
 )
-from penstock.engine.runtime.network.sequence import following
-from penstock.engine.runtime.network.subpartition_view import NextType, Polled, ViewListener
+from penstock.engine.runtime.network.subpartition_view import (
+    NextType,
+    Polled,
+    ViewListener,
+    following,
+)
 
 MAX_ROWS_PER_FRAME: Final = 2048
 _COLUMN_ROWS_DIRECT: Final = 1024
@@ -77,7 +80,7 @@ class PipelinedSubpartition:
         self.records = 0
         self.is_released = False
         self.sizes = RowSize(frame_bytes, MAX_ROWS_PER_FRAME)
-        self.pool: BufferAccount | None = None
+        self.pool: LocalBufferPool | None = None
         self._output_state = output_state or _KEEPS_NOTHING
         self._owner = owner
         self._marks = marks

@@ -7,16 +7,15 @@ functions; differs: contents are always incremental for reduce and aggregate.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.engine.model.pickled_fields import set_fields
+from penstock.engine.model.row import named
 from penstock.engine.model.types import ListTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.engine.runtime.context import KeyedStateStore, UserFunction
 from penstock.engine.runtime.records.output_copies import own_copy, same
-from penstock.engine.runtime.records.row_names import named
-from penstock.engine.runtime.row_functions.counts import Counting
+from penstock.engine.runtime.row_functions.reduces import Counting
 from penstock.engine.runtime.state.contract import KeyedStateBackend, MergingState
 from penstock.engine.runtime.state.descriptors import (
     AggregatingStateDescriptor,
@@ -73,10 +72,6 @@ class ReduceContents(WindowContents):
 
     function: UserFunction
     names: tuple[str, ...] | None = None
-
-    def __setstate__(self, state: Sequence[Any]) -> None:
-        """One that an earlier release has pickled has no names."""
-        set_fields(self, state)
 
     @property
     def _call(self) -> Callable[[Any, Any], Any]:

@@ -1,7 +1,8 @@
-"""The RocksDB of one operator in one subtask: a column family for each state, and the memory that all databases of a slot share.
+"""The RocksDB of one operator in one subtask: a column family for each state, and the memory that all databases of a slot
+share.
 
-There is no write-ahead log: what is lost in a failure is restored from a checkpoint. Does not know kinds of state or keys.
-Source: Flink RocksDBResourceContainer, RocksDBMemoryControllerUtils, EmbeddedRocksDBStateBackendFactory.
+There is no write-ahead log: what is lost in a failure is restored from a checkpoint. Does not know kinds of state or
+keys. Source: Flink RocksDBResourceContainer, RocksDBMemoryControllerUtils, EmbeddedRocksDBStateBackendFactory.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import json
 import os
 import shutil
 import struct
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from penstock.engine.model.errors import UserError
 from penstock.engine.model.texts.type_texts import type_of_text, type_text
+from penstock.engine.runtime.records.frozen import Dumps, Loads
+from penstock.engine.runtime.state.raw import RawKeyedStateBackend
 from penstock.engine.runtime.state.rocks.encoding import GROUP, group_start
 from penstock.engine.runtime.state.snapshot import StateInfo
 
@@ -218,3 +222,42 @@ def groups_in(family: Any) -> Iterator[int]:
         (group,) = GROUP.unpack_from(found.key())
         yield group
         found.seek(group_start(group + 1))
+
+
+class RocksStore(RawKeyedStateBackend):
+    """The backend as its states, timers, windows and the restore see it. Opens nothing.
+
+    `dumps`, `loads`: turn values into bytes and back.
+    """
+
+    dumps: Dumps
+    loads: Loads
+
+    @property
+    @abstractmethod
+    def database(self) -> Database:
+        """The database. It is opened at first use, because before that its files may be restored."""
+
+    @abstractmethod
+    def prefix(self) -> bytes:
+        """The prefix of the rows of the current key and namespace."""
+
+    @abstractmethod
+    def key_suffix(self) -> bytes:
+        """What the values of rows of the current key end with."""
+
+    @abstractmethod
+    def prefix_of(self, skey: Any, namespace: Any) -> bytes: ...
+    @abstractmethod
+    def group_of_state_key(self, skey: Any) -> int: ...
+    @abstractmethod
+    def next_number(self) -> int:
+        """A number higher than all earlier ones, including those of the backend that this one was restored from."""
+
+    @abstractmethod
+    def family_of(self, name: str, info: StateInfo) -> Any:
+        """The column family of a state that is used. Raises: UserError: another state was restored under that name."""
+
+    @abstractmethod
+    def has_state(self, name: str) -> bool:
+        """Whether such a state exists already. Does not open the database."""

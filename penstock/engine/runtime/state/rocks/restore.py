@@ -15,12 +15,14 @@ from penstock.engine.model.key_types import KeyMigration
 from penstock.engine.model.type_changes import Convert
 from penstock.engine.runtime.keys.hashing import original_key, state_keys
 from penstock.engine.runtime.records.frozen import Loads
-from penstock.engine.runtime.state.key_migration import RestoredKeys, check_keys
-from penstock.engine.runtime.state.rocks.database import Database, groups_in, rows_with
+from penstock.engine.runtime.state.migration import RestoredKeys, check_keys
+from penstock.engine.runtime.state.rocks.database import Database, RocksStore, groups_in, rows_with
 from penstock.engine.runtime.state.rocks.encoding import (
     GROUP,
+    columns_of,
     decode_key,
     decode_plain,
+    format_of,
     group_start,
     group_time_row,
     group_time_row_parts,
@@ -30,9 +32,7 @@ from penstock.engine.runtime.state.rocks.encoding import (
     suffix_in,
     window_row,
 )
-from penstock.engine.runtime.state.rocks.formats import columns_of, format_of
 from penstock.engine.runtime.state.rocks.snapshots import RocksSnapshot
-from penstock.engine.runtime.state.rocks.store import RocksStore
 from penstock.engine.runtime.state.rocks.windows import MARKS, RestoredWindows
 from penstock.engine.runtime.state.snapshot import KeyedPart, RestoredDatabase, StateInfo
 from penstock.engine.runtime.state.timer_queues import TIMERS

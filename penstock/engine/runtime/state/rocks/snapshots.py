@@ -1,4 +1,5 @@
-"""A backend's state as it was when a snapshot was taken. The thread that writes the snapshot reads it key group by key group.
+"""A backend's state as it was when a snapshot was taken. The thread that writes the snapshot reads it key group by key
+group.
 
 For the task a snapshot costs only the flush of data in memory: files are linked, not copied. Source: Flink
 RocksFullSnapshotStrategy, FullSnapshotAsyncWriter (docs/spec/state.md#backends).
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from penstock.engine.model.checkpoints import StateHandle
 from penstock.engine.runtime.keys.hashing import original_key
@@ -21,16 +22,16 @@ from penstock.engine.runtime.records.frozen import Dumps, Loads
 from penstock.engine.runtime.state.raw import MISSING
 from penstock.engine.runtime.state.rocks.database import Database, SlotMemory, groups_in, rows_with
 from penstock.engine.runtime.state.rocks.encoding import (
+    columns_of,
     decode_key,
     decode_namespace,
     decode_plain,
+    format_of,
     group_start,
     group_time_row_parts,
     head_of,
     split,
 )
-from penstock.engine.runtime.state.rocks.formats import columns_of, format_of
-from penstock.engine.runtime.state.rocks.uploads import Uploads
 from penstock.engine.runtime.state.rocks.windows import fired_rows
 from penstock.engine.runtime.state.snapshot import Add, Sharing, StateInfo
 from penstock.engine.runtime.state.timer_queues import TIMERS
@@ -163,3 +164,53 @@ def snapshot_at(
 
 def _upload(path: str, add: Add) -> StateHandle:
     return add(Path(path).read_bytes())
+
+
+class Lock(Protocol):
+    """A thread lock. One thread holds it from the first file of a snapshot to the snapshot's end."""
+
+    def acquire(self) -> object: ...
+    def release(self) -> object: ...
+
+
+class Uploads:
+    """Which files of a database are stored with the checkpoints already.
+
+    A file of RocksDB never changes, and its name is used once, so the next checkpoint need not write it again. While
+    one snapshot is written, the next one of the same database waits, so both refer to the same copy. A file to which a
+    completed checkpoint does not refer is therefore not needed by any later one. The driver removes files by that rule.
+    Source: Flink RocksIncrementalSnapshotStrategy, SharedStateRegistry; differs: copies of checkpoints that were
+    aborted are used too.
+
+    The uploaded files of one database.
+    """
+
+    def __init__(self, new_lock: Callable[[], Lock]) -> None:
+        self._lock = new_lock()
+        self._known: dict[str, StateHandle] = {}
+        self._new: dict[str, StateHandle] = {}
+
+    def restored(self, name: str, handle: StateHandle) -> None:
+        """The database started with this file."""
+        self._known[name] = handle
+
+    def begin(self) -> None:
+        """Begin to write a snapshot; `end` follows on the same thread."""
+        self._lock.acquire()
+
+    def handle_of(
+        self, name: str, upload: Callable[[], StateHandle], is_ours: Callable[[StateHandle], bool]
+    ) -> StateHandle:
+        """The handle of a file, which is uploaded if it is stored nowhere yet."""
+        known = self._known.get(name)
+        if known is None or not is_ours(known):
+            known = upload()
+        self._new[name] = known
+        return known
+
+    def end(self, *, is_kept: bool) -> None:
+        """`is_kept`: the uploaded files stay. Files that this snapshot did not have are not needed again."""
+        new, self._new = self._new, {}
+        if is_kept:
+            self._known = new
+        self._lock.release()

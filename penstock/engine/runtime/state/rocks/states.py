@@ -1,14 +1,16 @@
-"""The kinds of keyed state on a column family of RocksDB. `formats` says how they are stored in rows.
+"""The kinds of keyed state on a column family of RocksDB. `encoding` says how they are stored in rows.
 
 Unlike on the heap, a state returns copies. Source: Flink AbstractRocksDBState, RocksDBMapState, TtlStateFactory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.engine.runtime.keys.hashing import NoKeySet, OtherKey, state_key
 from penstock.engine.runtime.state.contract import ValueState
+from penstock.engine.runtime.state.descriptors import StateTtlConfig
 from penstock.engine.runtime.state.raw import (
     MISSING,
     RawAggregatingState,
@@ -17,11 +19,8 @@ from penstock.engine.runtime.state.raw import (
     RawReducingState,
     RawState,
 )
-from penstock.engine.runtime.state.rocks.cleanup import RocksCleanup, cleanup_of
-from penstock.engine.runtime.state.rocks.database import rows_with
-from penstock.engine.runtime.state.rocks.encoding import encode_key, key_suffix
-from penstock.engine.runtime.state.rocks.formats import format_of, stamp_of
-from penstock.engine.runtime.state.rocks.store import RocksStore
+from penstock.engine.runtime.state.rocks.database import RocksStore, rows_with
+from penstock.engine.runtime.state.rocks.encoding import encode_key, format_of, key_suffix, stamp_of
 from penstock.engine.runtime.state.snapshot import StateInfo
 
 
@@ -189,3 +188,61 @@ class RocksMapState(_RowsState, RawMapState):
 
     def _row(self, entry: Any) -> bytes:
         return self._prefix() + encode_key(entry)
+
+
+class RocksCleanup:
+    """Drops expired rows step by step: a few rows are checked whenever a state is used. Source: Flink
+    RocksDbTtlCompactFiltersManager; differs: Python code cannot run while RocksDB compacts, so it works like the
+    incremental strategy of the heap.
+
+    A round covers the rows that exist at its start.
+    """
+
+    def __init__(
+        self,
+        family: Any,
+        size: int,
+        is_expired: Callable[[bytes], bool],
+        *,
+        runs_for_every_record: bool,
+    ) -> None:
+        """`size`: how many rows to check each time."""
+        self._family = family
+        self._size = size
+        self._is_expired = is_expired
+        self.runs_for_every_record = runs_for_every_record
+        self._round: Any = None
+
+    def run(self, times: int) -> None:
+        """`times`: how often the state was used, or how many records were processed."""
+        for _ in range(times * self._size):
+            if self._round is None or not self._round.valid():
+                self._round = self._family.iter()
+                self._round.seek_to_first()
+                return
+            row = self._round.key()
+            if self._is_expired(self._round.value()):
+                self._drop(row)
+            self._round.next()
+
+    def _drop(self, row: bytes) -> None:
+        """Drop a row if it has expired. The round sees an old version, so the row is read again."""
+        now = self._family.get(row)
+        if now is not None and self._is_expired(now):
+            del self._family[row]
+
+
+def cleanup_of(
+    family: Any, ttl: StateTtlConfig, is_expired: Callable[[bytes], bool]
+) -> RocksCleanup | None:
+    """None if the user wants no clean-up in the background."""
+    strategies = ttl.get_cleanup_strategies()
+    if not strategies.is_cleanup_in_background():
+        return None
+    incremental = strategies.get_incremental_cleanup_strategy()
+    return RocksCleanup(
+        family,
+        incremental.get_cleanup_size(),
+        is_expired,
+        runs_for_every_record=incremental.run_cleanup_for_every_record(),
+    )

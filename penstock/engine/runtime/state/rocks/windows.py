@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from penstock.engine.runtime.state.rocks.database import Database, groups_in, rows_with
+from penstock.engine.runtime.state.rocks.database import Database, RocksStore, groups_in, rows_with
 from penstock.engine.runtime.state.rocks.encoding import (
     GROUP,
     above_window,
     decode_key,
     decode_plain,
+    format_of,
     group_start,
     head_of,
     key_suffix,
@@ -25,8 +26,6 @@ from penstock.engine.runtime.state.rocks.encoding import (
     window_prefix,
     window_row,
 )
-from penstock.engine.runtime.state.rocks.formats import format_of
-from penstock.engine.runtime.state.rocks.store import RocksStore
 from penstock.engine.runtime.state.snapshot import StateInfo
 from penstock.engine.runtime.state.window_tables import LIST_WINDOWS, Counts, Fold, WindowTables
 

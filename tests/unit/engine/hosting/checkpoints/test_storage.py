@@ -22,14 +22,15 @@ from penstock.engine.hosting.os.file_systems import (
 from penstock.engine.model.checkpoints import (
     ChannelStateHandle,
     CheckpointType,
+    CompletedCheckpoint,
     FileHandle,
     InlineHandle,
     KeyedStateHandle,
     ListStateHandle,
+    OperatorCheckpoint,
     OperatorSubtaskState,
     RedistributionMode,
 )
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.key_types import KeyType

@@ -15,8 +15,7 @@ from penstock.engine.hosting.observer import JobObserver
 from penstock.engine.hosting.task_settings import TaskSettings
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.resources.resource_manager import ResourceSettings
-from penstock.engine.model.checkpoints import CheckpointOptions, CheckpointType
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.model.checkpoints import CheckpointOptions, CheckpointType, CompletedCheckpoint
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, JobId, ResourceId, VertexId
 from penstock.engine.model.messages import (
     DiscardCheckpoint,

@@ -13,8 +13,13 @@ from penstock.engine.hosting.jobmanager.checkpoint_writer import (
 )
 from penstock.engine.hosting.jobmanager.ha.store import LeaseTaken
 from penstock.engine.hosting.os.file_systems import CheckpointIoError, LocalFiles
-from penstock.engine.model.checkpoints import CheckpointType, OperatorSubtaskState, SubtaskState
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.engine.model.checkpoints import (
+    CheckpointType,
+    CompletedCheckpoint,
+    OperatorCheckpoint,
+    OperatorSubtaskState,
+    SubtaskState,
+)
 from penstock.engine.model.ids import JobId, VertexId
 from penstock.engine.model.messages import (
     CheckpointNotStored,

@@ -32,9 +32,9 @@ from penstock.engine.model.ids import (
 )
 from penstock.engine.model.states import ExecutionState
 from penstock.engine.runtime.elements import ColumnBatch, EndOfData, RowBatch, Watermark
+from penstock.engine.runtime.network.gate.missing_partition import NoState
 from penstock.engine.runtime.network.gate.network_input import NetworkInput, WakeListener
 from penstock.engine.runtime.network.gate.ports import GateContext
-from penstock.engine.runtime.network.gate.producer_check import NoState
 from penstock.engine.runtime.network.gate.single import SingleInputGate
 from penstock.engine.runtime.network.network_settings import NetworkSettings
 from penstock.engine.runtime.network.partition.frame_queue import MAX_QUEUED

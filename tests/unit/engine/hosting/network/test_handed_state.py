@@ -10,7 +10,7 @@ from penstock.engine.hosting.network.handed_state import FRAME_BYTES, HandedStat
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.model.checkpoints import FileHandle
 from penstock.engine.model.ids import ResourceId, TaskManagerLocation
-from penstock.engine.model.messages.peers import StateRequest
+from penstock.engine.model.messages.control import StateRequest
 from penstock.engine.runtime.network.network_settings import NetworkSettings
 from tests.tools.identities import new_credentials
 

@@ -15,7 +15,7 @@ from penstock.engine.model.errors import PartitionNotFound
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, VertexId
 from penstock.engine.model.messages import PartitionStateAnswer, PartitionStateQuestion
 from penstock.engine.model.states import ExecutionState
-from penstock.engine.runtime.network.gate.producer_check import NoState
+from penstock.engine.runtime.network.gate.missing_partition import NoState
 from tests.tools.runtime.gates import result_id
 
 CONSUMER = AttemptId(ExecutionVertexId(VertexId("c"), 0), 0)

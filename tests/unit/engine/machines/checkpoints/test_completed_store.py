@@ -4,10 +4,9 @@
 
 import pytest
 
-from penstock.engine.machines.checkpoints.completed_store import CompletedCheckpointStore
+from penstock.engine.machines.checkpoints.coordinator_state import CompletedCheckpointStore
 from penstock.engine.machines.checkpoints.settings import Retention
-from penstock.engine.model.checkpoints import CheckpointType
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint
+from penstock.engine.model.checkpoints import CheckpointType, CompletedCheckpoint
 from penstock.engine.model.errors import BrokenInvariant
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.states import JobStatus

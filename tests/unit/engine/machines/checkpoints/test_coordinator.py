@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.engine.machines.checkpoints.coordinator import FailureCounter
 from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.ids import AttemptId
 from penstock.engine.model.messages import (
@@ -30,6 +31,7 @@ from penstock.engine.model.messages import (
     TimerFired,
     TriggerCheckpoint,
 )
+from penstock.engine.model.messages import CheckpointFailureReason as Reason
 from penstock.engine.model.states import ExecutionState as S
 from penstock.engine.model.states import JobStatus
 from tests.tools.machines.checkpoint_bench import (
@@ -429,3 +431,40 @@ def test_a_job_with_blocking_results_takes_none() -> None:
     bench = CheckpointBench(graph=graph)
     assert "checkpoint-trigger" not in bench.timers
     assert "takes no checkpoints" in only(bench.savepoint(), SavepointAnswered).failure.text
+
+
+CHECKPOINT = CheckpointType.CHECKPOINT
+COUNTED = {
+    Reason.IO_EXCEPTION,
+    Reason.ASYNC_EXCEPTION,
+    Reason.CHECKPOINT_DECLINED,
+    Reason.CHECKPOINT_EXPIRED,
+    Reason.FINALIZE_FAILURE,
+}
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_only_failures_of_the_checkpoint_itself_count(reason: Reason) -> None:
+    assert FailureCounter().on_failure(1, CHECKPOINT, reason) is (reason in COUNTED)
+
+
+def test_more_than_the_tolerable_in_a_row_fail_the_job_and_an_id_counts_once() -> None:
+    counter = FailureCounter(tolerable=1)
+    assert not counter.on_failure(1, CHECKPOINT, Reason.CHECKPOINT_EXPIRED)
+    assert not counter.on_failure(1, CHECKPOINT, Reason.CHECKPOINT_EXPIRED)
+    counter.reset()
+    assert not counter.on_failure(2, CHECKPOINT, Reason.CHECKPOINT_EXPIRED)
+    assert counter.on_failure(3, CHECKPOINT, Reason.CHECKPOINT_EXPIRED)
+    assert "2 checkpoints failed" in counter.failure_of_job(3, Reason.CHECKPOINT_EXPIRED, "").text
+
+
+@pytest.mark.parametrize("kind", [CheckpointType.STOP_DRAIN, CheckpointType.STOP_SUSPEND])
+def test_a_savepoint_to_stop_with_is_not_tolerated(kind: CheckpointType) -> None:
+    assert FailureCounter(tolerable=9).on_failure(1, kind, Reason.TASK_NOT_READY)
+
+
+@pytest.mark.parametrize("reason", sorted(COUNTED))
+def test_a_savepoint_that_fails_does_not_count_whoever_could_not_write_it(reason: Reason) -> None:
+    counter = FailureCounter()
+    assert not counter.on_failure(1, CheckpointType.SAVEPOINT, reason)
+    assert counter.continuous == 0

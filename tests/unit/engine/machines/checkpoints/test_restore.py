@@ -16,11 +16,12 @@ from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.model.checkpoints import (
     ChannelStateHandle,
     CheckpointType,
+    CompletedCheckpoint,
     InlineHandle,
+    OperatorCheckpoint,
     OperatorSubtaskState,
     RedistributionMode,
 )
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.job_graph import JobGraph, OperatorInfo
 from penstock.engine.model.ids import ExecutionVertexId, JobId, VertexId

@@ -13,10 +13,11 @@ from penstock.engine.machines.checkpoints.restore import RestorePlan
 from penstock.engine.model.checkpoints import (
     ChannelStateHandle,
     CheckpointType,
+    CompletedCheckpoint,
     InlineHandle,
+    OperatorCheckpoint,
     OperatorSubtaskState,
 )
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.job_graph import (
     IntermediateDataSet,

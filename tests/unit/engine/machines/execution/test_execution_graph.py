@@ -4,9 +4,12 @@
 
 import pytest
 
-from penstock.engine.machines.execution.distribution import partition_ranges, subpartition_of
 from penstock.engine.machines.execution.execution import ExecutionEvent as E
-from penstock.engine.machines.execution.execution_graph import ExecutionGraph
+from penstock.engine.machines.execution.execution_graph import (
+    ExecutionGraph,
+    partition_ranges,
+    subpartition_of,
+)
 from penstock.engine.model.errors import GraphError, IllegalTransition
 from penstock.engine.model.states import ExecutionState as S
 from tests.tools.machines.job_graphs import A2A, BLOCKING, POINTWISE, figure, job_graph, word_count

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.machines.failover.restart_backoff import FixedDelayRestart
+from penstock.engine.machines.failover import FixedDelayRestart
 from penstock.engine.machines.job.failure_handler import CAUSE_WAIT_MS
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.model.messages import CancelJob, FailJob, FailureInfo, JobStatusChanged

@@ -1,6 +1,6 @@
 """What went wrong, failure by failure, by Flink's exception history."""
 
-from penstock.engine.machines.failover.restart_backoff import (
+from penstock.engine.machines.failover import (
     ExponentialDelayRestart,
     FixedDelayRestart,
 )

@@ -6,7 +6,7 @@ docs/spec/slots.md#sharing-by-local-input: a word count, and Flink's figure.
 
 import pytest
 
-from penstock.engine.machines.failover.restart_backoff import FixedDelayRestart, NoRestart
+from penstock.engine.machines.failover import FixedDelayRestart, NoRestart
 from penstock.engine.machines.job_state.job_settings import (
     JobSettings,
     LoadBalanceMode,

@@ -3,8 +3,12 @@
 import pytest
 
 from penstock.engine.machines.job.handover_changes import former_assignment
-from penstock.engine.model.checkpoints import CheckpointType, OperatorSubtaskState
-from penstock.engine.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.engine.model.checkpoints import (
+    CheckpointType,
+    CompletedCheckpoint,
+    OperatorCheckpoint,
+    OperatorSubtaskState,
+)
 from penstock.engine.model.key_groups import key_group_range
 from tests.tools.machines.checkpoint_bench import keyed_handle
 from tests.tools.machines.generation_bench import GenerationBench

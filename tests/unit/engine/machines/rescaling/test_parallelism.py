@@ -2,14 +2,14 @@
 
 import pytest
 
-from penstock.engine.machines.rescaling.parallelism import (
+from penstock.engine.machines.rescaling.slot_allocator import (
     SharingGroup,
     desired_slots,
     minimum_slots,
     parallelism_for,
     sharing_groups,
 )
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds as Bounds
+from penstock.engine.model.elastic import ParallelismBounds as Bounds
 from penstock.engine.model.graph.job_graph import JobVertex
 
 X = SharingGroup("x", {"x1": Bounds(2, 9)})

@@ -9,8 +9,8 @@ from penstock.engine.machines.rescaling.requirements import (
     check_requirements,
     default_requirements,
 )
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds as Bounds
-from penstock.engine.model.elastic.parallelism_bounds import (
+from penstock.engine.model.elastic import ParallelismBounds as Bounds
+from penstock.engine.model.elastic import (
     requirements_from_plain,
     requirements_to_plain,
 )

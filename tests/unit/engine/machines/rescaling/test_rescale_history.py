@@ -2,16 +2,16 @@
 
 import pytest
 
-from penstock.engine.machines.rescaling.parallelism import SharingGroup, VertexParallelism
 from penstock.engine.machines.rescaling.rescale_history import RescaleHistory
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds as Bounds
-from penstock.engine.model.elastic.rescales import (
+from penstock.engine.machines.rescaling.slot_allocator import SharingGroup, VertexParallelism
+from penstock.engine.model.elastic import (
     Change,
     RescaleCause,
     RescaleEnd,
     RescaleOutcome,
     StateSpan,
 )
+from penstock.engine.model.elastic import ParallelismBounds as Bounds
 
 GROUPS = (
     SharingGroup("g", {"a": Bounds(1, 4), "b": Bounds(2, 3)}),

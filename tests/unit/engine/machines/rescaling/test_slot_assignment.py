@@ -4,9 +4,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from penstock.engine.machines.rescaling.parallelism import SharingGroup, parallelism_for
-from penstock.engine.machines.rescaling.slot_assignment import FormerAssignment, FormerPlace
-from penstock.engine.model.elastic.parallelism_bounds import ParallelismBounds as Bounds
+from penstock.engine.machines.rescaling.slot_allocator import (
+    FormerAssignment,
+    FormerPlace,
+    SharingGroup,
+    parallelism_for,
+)
+from penstock.engine.model.elastic import ParallelismBounds as Bounds
 from penstock.engine.model.ids import ExecutionVertexId as Subtask
 from penstock.engine.model.key_groups import key_group_range
 from tests.tools.machines.slot_plans import execution_groups, make_plan

@@ -9,11 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph
-from penstock.engine.machines.scheduling.bulk_check import BulkCheck, BulkTimeout, is_fulfillable
-from penstock.engine.machines.slots.preferred_locations import (
-    preferred_by_inputs,
-    preferred_locations,
-)
+from penstock.engine.machines.scheduling.bulks import BulkCheck, BulkTimeout, is_fulfillable
 from penstock.engine.machines.slots.resource_profile import (
     ANY,
     UNKNOWN,
@@ -21,8 +17,18 @@ from penstock.engine.machines.slots.resource_profile import (
     ResourceProfile,
     profile_of,
 )
-from penstock.engine.machines.slots.slot_matching import Matching, SlotRequest, match_requests
-from penstock.engine.machines.slots.slot_selection import Locality, SlotProfile, SlotSelection
+from penstock.engine.machines.slots.shared_slots import (
+    preferred_by_inputs,
+    preferred_locations,
+)
+from penstock.engine.machines.slots.slot_matching import (
+    Locality,
+    Matching,
+    SlotProfile,
+    SlotRequest,
+    SlotSelection,
+    match_requests,
+)
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.ids import AllocationId, ResourceId, SlotRequestId, TaskManagerLocation
 from penstock.engine.model.states import ExecutionState

@@ -3,9 +3,8 @@
 import pytest
 
 from penstock.engine.machines.slots.resource_profile import UNKNOWN, profile_of
-from penstock.engine.machines.slots.slot_matching import SlotRequest
+from penstock.engine.machines.slots.slot_matching import SlotProfile, SlotRequest
 from penstock.engine.machines.slots.slot_pool import SlotPool
-from penstock.engine.machines.slots.slot_selection import SlotProfile
 from penstock.engine.model.errors import BrokenInvariant
 from penstock.engine.model.ids import AllocationId, ResourceId, SlotRequestId, TaskManagerLocation
 from penstock.engine.model.messages import SlotOffer

@@ -6,9 +6,8 @@ from itertools import product
 
 import pytest
 
-from penstock.engine.machines.taskmanager import task_slots
-from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
-from penstock.engine.machines.taskmanager.task_slots import SlotEvent
+from penstock.engine.machines.taskmanager import task_executor
+from penstock.engine.machines.taskmanager.task_executor import SlotEvent, TaskExecutor
 from penstock.engine.model.checkpoints import CheckpointOptions
 from penstock.engine.model.errors import BrokenInvariant, ConfigurationError, IllegalTransition
 from penstock.engine.model.ids import NO_TOKEN, AllocationId, DataSetId, PartitionId
@@ -322,12 +321,12 @@ def test_without_its_jobmanager_it_ends_once(running, event):
 
 
 def test_every_square_of_the_table_is_decided_once():
-    squares = [*task_slots.TABLE, *task_slots.STALE, *task_slots.IMPOSSIBLE]
+    squares = [*task_executor.TABLE, *task_executor.STALE, *task_executor.IMPOSSIBLE]
     assert len(squares) == len(set(squares))
     assert set(squares) == set(product(SlotState, SlotEvent))
-    for state, event in task_slots.IMPOSSIBLE:
+    for state, event in task_executor.IMPOSSIBLE:
         with pytest.raises(IllegalTransition, match=event):
-            task_slots.step("a1", state, event)
+            task_executor.step("a1", state, event)
 
 
 def test_only_an_active_slot_takes_a_task_and_each_once(running):

@@ -4,8 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.machines.taskmanager.cancellation import CancellationSchedule, CancelStep
-from penstock.engine.machines.taskmanager.task_lifecycle import TaskLifecycle, refusal_of_checkpoint
+from penstock.engine.machines.taskmanager.task_lifecycle import (
+    CancellationSchedule,
+    CancelStep,
+    TaskLifecycle,
+    refusal_of_checkpoint,
+)
 from penstock.engine.model.errors import ConfigurationError, IllegalTransition
 from penstock.engine.model.states import ExecutionState as S
 

@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.engine.model.config import Settings
 from penstock.engine.model.options.catalogue import (
+    FLINK_NAMES,
     FORMER_KEYS,
     GROUPS,
     OPTIONS,
+    check_spelling,
     documentation,
     find_option,
+    nearest,
 )
+from penstock.engine.model.options.checkpoints import CheckpointOptions
 from penstock.engine.model.options.option import OptionGroup
 from scripts import option_pages
 
@@ -289,3 +294,46 @@ def test_nobody_asks_for_an_option_by_a_string(path: Path) -> None:
 
 def test_a_string_that_is_a_key_is_found() -> None:
     assert list(keys_in('x = 1\nsettings.get("slot.idle.timeout")')) == [(2, "slot.idle.timeout")]
+
+
+FLINK = json.loads((Path(__file__).parent / "flink_keys.json").read_text(encoding="utf-8"))
+PRESENT, FORMER = set(FLINK["present"]), FLINK["former"]
+OF_FLINK_1 = {
+    "execution.checkpointing.prefer-checkpoint-for-recovery",
+    "high-availability.zookeeper.path.checkpoint-counter",
+    "high-availability.zookeeper.path.checkpoints",
+    "high-availability.zookeeper.path.latch",
+    "high-availability.zookeeper.path.leader",
+    "high-availability.zookeeper.path.running-registry",
+    "jobmanager.heap.size",
+    "local.number-resourcemanager",
+    "state.backend.async",
+    "state.backend.rocksdb.ttl.compaction.filter.enabled",
+    "taskmanager.heap.size",
+    "taskmanager.network.netty.num-arenas",
+    "taskmanager.network.netty.sendReceiveBufferSize",
+    "taskmanager.network.netty.transport",
+}
+"""Names that Flink 2 has no more."""
+
+
+def test_the_names_without_effect_are_names_of_flink():
+    assert FLINK_NAMES - PRESENT - FORMER.keys() == OF_FLINK_1 | {"web.address"}
+
+
+@pytest.mark.parametrize("key", sorted({*PRESENT, *FORMER}))
+def test_no_option_of_flink_is_taken_for_a_misspelt_one(key):
+    check_spelling(key)
+    assert nearest(key) is None
+
+
+def test_a_former_name_in_flink_has_the_effect_of_the_present_one():
+    used = {old: new for old, new in FORMER.items() if new in OPTIONS and OPTIONS[new].is_used}
+    others = {old: new for old, new in used.items() if old not in OPTIONS}
+    assert len(others) > 30
+    assert {old: FORMER_KEYS.get(old) for old in others} == others
+
+
+def test_where_checkpoints_lie_can_be_said_with_the_name_of_flink_1_0():
+    settings = Settings({"state.backend.fs.checkpointdir": "/checkpoints"})
+    assert settings.get(CheckpointOptions.DIR) == "/checkpoints"

@@ -4,8 +4,7 @@ import pytest
 
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.model.options.catalogue import FORMER_KEYS, OPTIONS, nearest
-from penstock.engine.model.options.flink_names import FLINK_NAMES
+from penstock.engine.model.options.catalogue import FLINK_NAMES, FORMER_KEYS, OPTIONS, nearest
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.engine.model.options.catalogue import OPTIONS
-from penstock.engine.model.options.flink_names import FLINK_NAMES
+from penstock.engine.model.options.catalogue import FLINK_NAMES, OPTIONS
 from penstock.engine.model.texts.redaction import HIDDEN, is_secret, redacted, without_credentials
 
 SOUNDS_SECRET = (

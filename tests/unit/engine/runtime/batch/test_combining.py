@@ -21,8 +21,11 @@ from penstock.engine.runtime.context import UserFunction
 from penstock.engine.runtime.elements import MAX_WATERMARK, ColumnBatch, RowBatch
 from penstock.engine.runtime.keys import KeySelection
 from penstock.engine.runtime.operators import reduce as module
-from penstock.engine.runtime.operators.column_reduce import ColumnReduction
-from penstock.engine.runtime.operators.reduce import KeyedAggregateOperator, ReduceOperator
+from penstock.engine.runtime.operators.reduce import (
+    ColumnReduction,
+    KeyedAggregateOperator,
+    ReduceOperator,
+)
 from penstock.engine.runtime.records.sizes import objects_size, sorting_size
 from tests.tools.runtime.operator_harness import OperatorHarness
 

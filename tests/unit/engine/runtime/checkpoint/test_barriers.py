@@ -9,18 +9,20 @@ from hypothesis import strategies as st
 from penstock.engine.model.checkpoints import CheckpointOptions
 from penstock.engine.model.errors import EngineBug
 from penstock.engine.model.messages import CheckpointFailureReason
-from penstock.engine.runtime.checkpoint.actions import (
+from penstock.engine.runtime.checkpoint.barrier_handler import (
+    MAX_TRACKED,
     Abort,
+    Alignment,
+    BarrierTracker,
     Block,
     InitInputSnapshot,
     PersistStart,
     PersistStop,
     Prioritize,
     Resume,
+    SingleBarrierHandler,
     Trigger,
 )
-from penstock.engine.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.engine.runtime.checkpoint.barrier_tracker import MAX_TRACKED, BarrierTracker
 from penstock.engine.runtime.elements import CheckpointBarrier
 
 SUBSUMED, CANCELLED = (

@@ -2,7 +2,7 @@
 
 from penstock.engine.model.checkpoints import CheckpointOptions
 from penstock.engine.runtime.elements import CheckpointBarrier
-from penstock.engine.runtime.network.gate.local_channel import BYTES_PER_ROW
+from penstock.engine.runtime.network.gate.channel import BYTES_PER_ROW
 from tests.tools.runtime.barrier_reading import BarrierReader, row_batch
 from tests.tools.runtime.gates import ScriptedView, input_of, local_gate
 

@@ -5,7 +5,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from penstock.engine.runtime.codecs.epoch import epoch_ms
+from penstock.engine.runtime.codecs.time_columns import epoch_ms
 from penstock.engine.runtime.elements import NO_TIMESTAMP
 
 NANOS = [0, 1, 999_999, 1_000_000, -1, -1_000_001, 1_711_852_200_123_456_789, -(2**62)]

@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.runtime.codecs.codec import ChannelDecoder, ChannelEncoder
-from penstock.engine.runtime.codecs.flat_batches import LEAST_BYTES, FlatBatches
+from penstock.engine.runtime.codecs.codec import (
+    LEAST_BYTES,
+    ChannelDecoder,
+    ChannelEncoder,
+    FlatBatches,
+)
 from penstock.engine.runtime.elements import ColumnBatch
 
 KINDS = [

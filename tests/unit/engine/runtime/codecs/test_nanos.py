@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.engine.runtime.codecs.base import values_of_array
-from penstock.engine.runtime.codecs.nanos import nanos_as_micros, nanos_as_numbers
+from penstock.engine.runtime.codecs.time_columns import nanos_as_micros, nanos_as_numbers
 
 EPOCH = dt.datetime(1970, 1, 1)  # ruff: ignore[call-datetime-without-tzinfo] - as in files
 NANOS = [1_711_852_200_123_456_789, -1, None, 999, -1000]

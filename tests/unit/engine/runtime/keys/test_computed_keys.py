@@ -12,7 +12,7 @@ from penstock.engine.runtime.codecs import convert
 from penstock.engine.runtime.elements import RowBatch
 from penstock.engine.runtime.keys import KeySelection
 from penstock.engine.runtime.network.partitioner import Hash
-from penstock.engine.runtime.records.failed_at import take_note
+from penstock.engine.runtime.records.dead_letters import take_note
 from penstock.engine.runtime.row_functions import plans
 
 KIND = Types.ROW_NAMED(["n", "s"], [Types.LONG(), Types.STRING()])

@@ -12,9 +12,9 @@ from penstock.engine.model.row import Row, RowKind
 from penstock.engine.model.types import Types
 from penstock.engine.runtime.codecs import convert
 from penstock.engine.runtime.elements import ColumnBatch, RowBatch
-from penstock.engine.runtime.keys import KeySelection, channel_of, fields
-from penstock.engine.runtime.keys.fields import FieldRead, KeyRead, key_fields, key_read
+from penstock.engine.runtime.keys import KeySelection, channel_of, selection
 from penstock.engine.runtime.keys.hashing import is_int32_type
+from penstock.engine.runtime.keys.selection import FieldRead, KeyRead, key_fields, key_read
 
 FIELDS = {
     "count": Types.LONG(),
@@ -310,6 +310,6 @@ def test_slices_have_their_own_keys():
 
 
 def test_bytecode_that_is_not_known_is_not_read(monkeypatch):
-    monkeypatch.setattr(fields, "READS_BYTECODE", False)
+    monkeypatch.setattr(selection, "READS_BYTECODE", False)
     assert key_read(lambda bid: bid["id"]) is None
     assert key_read(itemgetter("id")) == KeyRead((FieldRead("id"),))

@@ -8,9 +8,9 @@ import pytest
 
 from penstock.engine.model.errors import UserError
 from penstock.engine.model.row import Row
+from penstock.engine.runtime.elements import classes_of
 from penstock.engine.runtime.keys.hashing import state_key
 from penstock.engine.runtime.keys.kinds import KeyKinds, name_of
-from penstock.engine.runtime.value_classes import classes_of
 
 Pair = namedtuple("Pair", "a b")  # ruff: ignore[collections-named-tuple] - as users write it
 

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from penstock.engine.model.completed_checkpoint import ListStateShare, OperatorRestore
+from penstock.engine.model.checkpoints import ListStateShare, OperatorRestore
 from penstock.engine.model.errors import UserError
 from penstock.engine.model.texts.type_texts import type_with_defaults
 from penstock.engine.model.types import Types

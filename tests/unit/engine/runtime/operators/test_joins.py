@@ -20,7 +20,7 @@ from penstock.engine.runtime.operators import (
     TaggedUnion,
     window_join_operator,
 )
-from penstock.engine.runtime.operators.windowed.join import (
+from penstock.engine.runtime.operators.windowed.window_operator import (
     GridWindowJoinOperator,
     RecordWindowJoinOperator,
 )

@@ -13,8 +13,8 @@ from penstock.engine.runtime.operators import (
     ListContents,
     window_operator,
 )
-from penstock.engine.runtime.operators.pauses import Pauses
-from penstock.engine.runtime.task.input_status import InputStatus
+from penstock.engine.runtime.operators.keyed import Pauses
+from penstock.engine.runtime.task.input_processor import InputStatus
 from penstock.engine.runtime.windowing import EventTimeSessionWindows, TumblingEventTimeWindows
 from tests.tools.runtime.task_parts import MS, Clock, ListInput, Remembering, task_of
 

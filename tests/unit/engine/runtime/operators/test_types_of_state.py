@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.common import Duration
-from penstock.engine.model.completed_checkpoint import OperatorRestore
+from penstock.engine.model.checkpoints import OperatorRestore
 from penstock.engine.model.errors import UserError
 from penstock.engine.model.key_types import KeyMigration, KeyType
 from penstock.engine.model.row import Row

@@ -2,8 +2,13 @@
 
 import pytest
 
-from penstock.engine.runtime.records.dead_letters import FiredTimer, FiredWindow
-from penstock.engine.runtime.records.failed_at import each, note_record, take_note
+from penstock.engine.runtime.records.dead_letters import (
+    FiredTimer,
+    FiredWindow,
+    each,
+    note_record,
+    take_note,
+)
 
 
 class Closed(BaseException):

@@ -33,8 +33,7 @@ from penstock.datastream import (
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.runtime.elements import RowBatch
-from penstock.engine.runtime.records.output_copies import own_copies, own_copy, take
-from penstock.engine.runtime.records.shared_records import shared
+from penstock.engine.runtime.records.output_copies import own_copies, own_copy, shared, take
 from tests.tools.programs.environments import collected, minicluster_environment
 from tests.tools.programs.user_functions import ValueIsTime
 

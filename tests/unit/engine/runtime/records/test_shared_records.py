@@ -13,7 +13,7 @@ from penstock.datastream import OutputTag, ProcessFunction
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.runtime.elements import RowBatch, Watermark
 from penstock.engine.runtime.partial_columns import DecodedColumns
-from penstock.engine.runtime.records.shared_records import shared
+from penstock.engine.runtime.records.output_copies import shared
 from tests.tools.programs.environments import minicluster_environment
 
 

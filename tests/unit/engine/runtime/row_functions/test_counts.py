@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.runtime.row_functions.counts import Counting, steps_of_count
-from penstock.engine.runtime.row_functions.refusals import Refused
+from penstock.engine.runtime.row_functions.known_code import Refused
+from penstock.engine.runtime.row_functions.reduces import Counting, steps_of_count
 from tests.tools.runtime.same_values import are_same
 
 ONE = 1

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from penstock.engine.runtime.row_functions.interpreters import is_watched, may_read, steps_of
+from penstock.engine.runtime.row_functions.known_code import is_watched, may_read, steps_of
 
 
 @pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13), (3, 14)])

@@ -13,8 +13,8 @@ from penstock.engine.model.row import Row
 from penstock.engine.runtime.codecs.convert import arrow_schema, to_rows
 from penstock.engine.runtime.elements import ColumnBatch
 from penstock.engine.runtime.row_functions import plans
+from penstock.engine.runtime.row_functions.known_code import Refused
 from penstock.engine.runtime.row_functions.plans import Strategy, filter_plan_of, plan_of
-from penstock.engine.runtime.row_functions.refusals import Refused
 
 BID = Types.ROW_NAMED(
     ["id", "price", "name", "tags", "count", "days"],

@@ -9,8 +9,8 @@ from penstock.engine.model.checkpoints import RedistributionMode
 from penstock.engine.model.time import Duration
 from penstock.engine.runtime.elements import EndOfData, RowBatch
 from penstock.engine.runtime.sources.contract import SplitBatch, SplitFinished
+from penstock.engine.runtime.sources.in_hand import FIRST_PORTION, Portions
 from penstock.engine.runtime.sources.operator import SPLITS, SourceOperator, SourceSettings
-from penstock.engine.runtime.sources.portions import FIRST_PORTION, Portions
 from penstock.engine.runtime.state.snapshot import ListPart, OperatorSnapshot
 from penstock.engine.runtime.watermarks.strategy import WatermarkStrategy
 from tests.tools.runtime.source_parts import END, FakeReader, NoSource, SourceClock, watermarks

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.common import Duration
-from penstock.engine.model.checkpoints import FileHandle, InlineHandle
-from penstock.engine.model.completed_checkpoint import OperatorRestore
+from penstock.engine.model.checkpoints import FileHandle, InlineHandle, OperatorRestore
 from penstock.engine.runtime.elements import MAX_WATERMARK, RowBatch, Watermark
 from penstock.engine.runtime.operators import ListContents
 from penstock.engine.runtime.operators.keyed import restore_backend

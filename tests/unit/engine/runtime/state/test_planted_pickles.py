@@ -9,8 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from penstock.engine.model.checkpoints import RedistributionMode
-from penstock.engine.model.completed_checkpoint import ListStateShare, OperatorRestore
+from penstock.engine.model.checkpoints import ListStateShare, OperatorRestore, RedistributionMode
 from penstock.engine.model.errors import UserError
 from penstock.engine.model.types import Types
 from penstock.engine.runtime.records.frozen import plain_dumps

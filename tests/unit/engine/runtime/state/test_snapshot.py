@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.model.checkpoints import RedistributionMode
-from penstock.engine.model.completed_checkpoint import OperatorRestore
+from penstock.engine.model.checkpoints import OperatorRestore, RedistributionMode
 from penstock.engine.model.errors import ExternalError, UserError
 from penstock.engine.model.row import Row, RowKind
 from penstock.engine.model.time import Time
@@ -35,6 +34,7 @@ from penstock.engine.runtime.state.descriptors import (
     ValueStateDescriptor,
 )
 from penstock.engine.runtime.state.heap import HeapKeyedStateBackend
+from penstock.engine.runtime.state.migration import StateOwner
 from penstock.engine.runtime.state.snapshot import (
     IN_HAND,
     KeyedPart,
@@ -43,7 +43,6 @@ from penstock.engine.runtime.state.snapshot import (
     StateInfo,
 )
 from penstock.engine.runtime.state.snapshot_reader import read_operator
-from penstock.engine.runtime.state.value_migration import StateOwner
 from penstock.engine.runtime.task.chain import OperatorChain
 from penstock.engine.runtime.watermarks.strategy import WatermarkStrategy
 from penstock.engine.runtime.windowing import TimeWindow

@@ -8,7 +8,7 @@ from penstock.engine.runtime.context import UserFunction
 from penstock.engine.runtime.elements import MIN_WATERMARK, CheckpointBarrier, EndOfData, RowBatch
 from penstock.engine.runtime.operators import MapOperator
 from penstock.engine.runtime.task.finished_chain import FinishedChain, FinishedSource
-from penstock.engine.runtime.task.input_status import InputStatus
+from penstock.engine.runtime.task.input_processor import InputStatus
 from penstock.engine.runtime.task.stream_task import StreamTask
 from tests.tools.runtime.task_parts import Clock, ListInput, Remembering, opened, spec_of, timing_of
 

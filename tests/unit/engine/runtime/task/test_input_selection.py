@@ -11,11 +11,11 @@ from penstock.engine.runtime.elements import EndOfData, RowBatch, Watermark
 from penstock.engine.runtime.task.input_processor import (
     ALL,
     InputSelectionHandler,
+    InputStatus,
     StreamMultipleInputProcessor,
     StreamOneInputProcessor,
     select_next,
 )
-from penstock.engine.runtime.task.input_status import InputStatus
 
 FIRST, SECOND = 1, 2
 

@@ -8,7 +8,7 @@ from penstock.engine.runtime.network.partitioner import RoundRobin
 from penstock.engine.runtime.operators import SinkOperator
 from penstock.engine.runtime.task.chain import OperatorChain
 from penstock.engine.runtime.task.latency import HISTORY_SIZE, Granularity, LatencyStats
-from penstock.engine.runtime.task.writers import PartitionWriter
+from penstock.engine.runtime.task.outputs import PartitionWriter
 from penstock.engine.runtime.watermarks.strategy import WatermarkStrategy
 from tests.tools.runtime.partitions import drained_view, pipelined, views_of
 from tests.tools.runtime.source_parts import FakeReader, NoSource, batch

@@ -1,6 +1,6 @@
 """Pace: how many records may wait for a task, from how long it takes for them."""
 
-from penstock.engine.runtime.task.pace import MOST_ROWS, Pace
+from penstock.engine.runtime.task.slices import MOST_ROWS, Pace
 
 MS = 1_000_000
 

@@ -19,7 +19,7 @@ from penstock.engine.runtime.elements import (
 )
 from penstock.engine.runtime.operator import Accepts, Operator
 from penstock.engine.runtime.operators import MapOperator
-from penstock.engine.runtime.task.input_status import InputStatus
+from penstock.engine.runtime.task.input_processor import InputStatus
 from penstock.engine.runtime.task.slices import MAX_SLICE, SliceSizer
 from tests.tools.runtime.task_parts import (
     MS,

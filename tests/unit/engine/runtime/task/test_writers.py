@@ -13,7 +13,7 @@ from penstock.engine.runtime.keys import KeySelection
 from penstock.engine.runtime.network.partition.frame_queue import MAX_QUEUED
 from penstock.engine.runtime.network.partition.pipelined import MAX_ROWS_PER_FRAME
 from penstock.engine.runtime.network.partitioner import make_partitioner
-from penstock.engine.runtime.task.writers import PartitionWriter
+from penstock.engine.runtime.task.outputs import PartitionWriter
 from tests.tools.runtime.partitions import (
     blocking,
     drained_view,

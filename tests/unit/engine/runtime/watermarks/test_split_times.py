@@ -1,6 +1,6 @@
 """Active, paused and idle times of splits."""
 
-from penstock.engine.runtime.watermarks.split_times import SplitSpent, SplitTimes
+from penstock.engine.runtime.watermarks.by_split import SplitSpent, SplitTimes
 
 
 def test_times_add_up_to_the_age_of_the_split():

@@ -1,6 +1,6 @@
 """`/jobs/:jobid/rescales/*`. Expectations: docs/spec/elasticity.md#rescale-history."""
 
-from penstock.engine.model.elastic.rescales import (
+from penstock.engine.model.elastic import (
     Change,
     Rescale,
     RescaleCause,

@@ -5,7 +5,7 @@ import pytest
 from penstock.engine.hosting.jobmanager.ha.election import Election, Standby, key_of
 from penstock.engine.hosting.jobmanager.ha.settings import HaSettings
 from penstock.engine.hosting.jobmanager.ha.store import Ended
-from penstock.engine.machines.leases.leadership import Lease
+from penstock.engine.machines.leases import Lease
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.graph.job_graph import JobGraph, JobVertex, OperatorInfo
 from penstock.engine.model.ids import JobId, VertexId

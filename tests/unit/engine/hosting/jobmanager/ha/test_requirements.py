@@ -5,7 +5,7 @@ import json
 import pytest
 
 from penstock.engine.hosting.jobmanager.ha.guard import requirements_of
-from penstock.engine.model.elastic.parallelism_bounds import (
+from penstock.engine.model.elastic import (
     ParallelismBounds,
     requirements_to_plain,
 )

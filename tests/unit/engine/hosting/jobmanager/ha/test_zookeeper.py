@@ -8,7 +8,7 @@ from penstock.engine.hosting.jobmanager.ha.election import Claim, Standby
 from penstock.engine.hosting.jobmanager.ha.settings import ZookeeperSettings, ha_settings_of
 from penstock.engine.hosting.jobmanager.ha.zookeeper import ZookeeperJobStore, _kazoo
 from penstock.engine.hosting.os.private_files import NotPrivate
-from penstock.engine.machines.leases.leadership import Lease
+from penstock.engine.machines.leases import Lease
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.ops.cli.arguments import parser

@@ -9,12 +9,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.engine.hosting.taskmanager.task.restore import recover_in_flight
-from penstock.engine.model.checkpoints import InlineHandle
-from penstock.engine.model.completed_checkpoint import InFlightShare, TaskRestore
+from penstock.engine.model.checkpoints import InFlightShare, InlineHandle, TaskRestore
 from penstock.engine.model.graph.chain import ChainInput
 from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.engine.model.ids import AttemptId, DataSetId, ExecutionVertexId, VertexId
-from penstock.engine.runtime.checkpoint.in_flight import recorded
+from penstock.engine.runtime.checkpoint.input_checkpoints import recorded
 from penstock.engine.runtime.elements import ColumnBatch, RowBatch
 from penstock.engine.runtime.keys import KeySelection
 from penstock.engine.runtime.network.gate.network_input import NetworkInput

@@ -9,8 +9,7 @@ from penstock.engine.hosting.taskmanager.task.task_registry import (
     TaskTimes,
     TimeFigures,
 )
-from penstock.engine.runtime.task.mailbox import TaskMailbox
-from penstock.engine.runtime.task.mailbox_processor import MailboxProcessor
+from penstock.engine.runtime.task.mailbox import MailboxProcessor, TaskMailbox
 
 
 def test_a_probe_is_put_once_a_second_and_only_when_the_last_one_is_back():

@@ -8,13 +8,18 @@ from hypothesis import strategies as st
 
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.states import ExecutionState
-from penstock.engine.runtime.network.gate.backoff import Backoff, ListenerBackoff
 from penstock.engine.runtime.network.gate.debloater import (
     BufferDebloater,
     DebloatTarget,
     GateDebloating,
 )
-from penstock.engine.runtime.network.gate.producer_check import NoState, Reaction, reaction
+from penstock.engine.runtime.network.gate.missing_partition import (
+    Backoff,
+    ListenerBackoff,
+    NoState,
+    Reaction,
+    reaction,
+)
 
 
 def waits(backoff: Backoff) -> list[int]:

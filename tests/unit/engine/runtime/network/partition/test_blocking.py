@@ -28,7 +28,7 @@ from penstock.engine.runtime.network.partition.bounded_data import (
     MappedFileData,
     MemoryMappedData,
 )
-from penstock.engine.runtime.network.partition.compression import BufferCompressor
+from penstock.engine.runtime.network.partition.buffer_builder import BufferCompressor
 from penstock.engine.runtime.network.partition.subpartition import REFUSED
 from penstock.engine.runtime.network.subpartition_view import NextType
 from tests.tools.runtime.partitions import (

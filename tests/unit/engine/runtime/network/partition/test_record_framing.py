@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.model.errors import EngineBug
-from penstock.engine.runtime.network.partition.record_framing import (
+from penstock.engine.runtime.network.partition.buffer_builder import (
     RecordDeserializer,
     RecordSerializer,
 )

@@ -16,8 +16,8 @@ from penstock.datastream.columns import avg, count, first, last, max_, min_, sum
 from penstock.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 from penstock.engine.runtime.elements import MAX_WATERMARK, ColumnBatch
 from penstock.engine.runtime.keys import KeySelection
+from penstock.engine.runtime.operators.windowed import column_partials
 from penstock.engine.runtime.operators.windowed import columns as module
-from penstock.engine.runtime.operators.windowed import panes
 from penstock.engine.runtime.operators.windowed.columns import ColumnWindowOperator
 from tests.tools.runtime.operator_harness import OperatorHarness
 
@@ -116,7 +116,7 @@ def test_a_key_and_pane_go_over_once_unless_there_are_too_many(monkeypatch):
         {"key": 2, "__count__": 5, "__pane__": 0},
         {"key": 1, "__count__": 5, "__pane__": 1},
     ]
-    monkeypatch.setattr(panes, "_FLUSH_ROWS", 1)
+    monkeypatch.setattr(column_partials, "_FLUSH_ROWS", 1)
     monkeypatch.setattr(module, "_MOST_PARTIALS", 2)
     assert rows_of(harness.feed_batch(columns([(1, 0, 3)]))) == []
     assert len(rows_of(harness.feed_batch(columns([(2, 0, 3)])))) == 2

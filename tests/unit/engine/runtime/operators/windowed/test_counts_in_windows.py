@@ -16,7 +16,7 @@ from penstock.engine.runtime.elements import MAX_WATERMARK, ColumnBatch
 from penstock.engine.runtime.keys import KeySelection
 from penstock.engine.runtime.operators import window_operator
 from penstock.engine.runtime.operators.windowed.functions import AggregateContents
-from penstock.engine.runtime.row_functions.counts import KeyCounts
+from penstock.engine.runtime.row_functions.reduces import KeyCounts
 from penstock.engine.runtime.windowing import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tests.tools.runtime.keyed_backends import KINDS, Backends
 from tests.tools.runtime.operator_harness import OperatorHarness

@@ -7,19 +7,23 @@ import zlib
 
 import pytest
 
-from penstock.engine.model.checkpoints import DatabaseHandle, FileHandle, InlineHandle
-from penstock.engine.model.completed_checkpoint import OperatorRestore
+from penstock.engine.model.checkpoints import (
+    DatabaseHandle,
+    FileHandle,
+    InlineHandle,
+    OperatorRestore,
+)
 from penstock.engine.model.errors import UserError
 from penstock.engine.model.types import Types
 from penstock.engine.runtime.keys.hashing import key_group
 from penstock.engine.runtime.records.frozen import plain_dumps
 from penstock.engine.runtime.state.contract import ListStateDescriptor, ValueStateDescriptor
+from penstock.engine.runtime.state.migration import StateOwner
 from penstock.engine.runtime.state.rocks.database import Database, slot_memory
 from penstock.engine.runtime.state.rocks.restore import fetch
 from penstock.engine.runtime.state.snapshot import OperatorSnapshot, RestoredDatabase, Sharing
 from penstock.engine.runtime.state.snapshot_reader import Beside, read_operator
 from penstock.engine.runtime.state.snapshot_writer import write_operator
-from penstock.engine.runtime.state.value_migration import StateOwner
 from tests.tools.permissions import open_to_others, umask
 from tests.tools.runtime.keyed_backends import GROUPS, MEMORY, Backends
 

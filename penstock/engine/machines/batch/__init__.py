@@ -1,1 +1,0 @@
-"""The master of a BATCH job: which stages run next, and with how many subtasks."""

@@ -1,1 +1,0 @@
-"""What begins again after a failure, when, and when to give up."""

@@ -1,1 +1,0 @@
-"""Workers that jobs share: which one hosts a TaskManager, who comes first, and when an idle one ends."""

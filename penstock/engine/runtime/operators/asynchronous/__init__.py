@@ -1,1 +1,0 @@
-"""Operators that wait for calls: their queue, their retries."""
