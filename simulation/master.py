@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from penstock.engine.hosting.checkpoints.port import CheckpointPort
+from penstock.engine.hosting.jobmanager.checkpoint_writer import CheckpointPort
 from penstock.engine.hosting.jobmanager.driver_streams import DriverStreams
 from penstock.engine.hosting.jobmanager.machine_shell import (
     JobManagerSettings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.engine.hosting.reporting.metrics.settings import MetricSettings
+from penstock.engine.hosting.reporting.metrics.taskmanager import MetricSettings
 from penstock.engine.model.checkpoints import TaskCheckpointing
 from penstock.engine.runtime.network.network_settings import NetworkSettings
 from penstock.engine.runtime.network.partition.settings import BlockingSettings

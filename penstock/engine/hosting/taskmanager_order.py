@@ -25,7 +25,7 @@ class WorkerOrder:
     `cores`, `files_root` and `spark_task` are set in the plain data where the task runs, because
     `engine/hosting/spark/executor_task.py` has none of our classes; the supervisor adds the rest. `has_log`: the
     executor has a log that is not the user's console. `progress_fd`: the process writes to it what
-    `engine/hosting/taskmanager/reports.py` has. `log_fd`: the executor's stderr. `switch_interval_s`: of `sys.setswitchinterval`; None:
+    `engine/hosting/taskmanager/residents.py` has. `log_fd`: the executor's stderr. `switch_interval_s`: of `sys.setswitchinterval`; None:
     Python's own.
     """
 

@@ -14,7 +14,7 @@ from penstock.engine.hosting.observer import EngineFailed, JobEnded, JobObserver
 from penstock.engine.hosting.os.clock import monotonic_ms, wall_ms
 from penstock.engine.hosting.os.file_systems import parted
 from penstock.engine.hosting.os.waiting import Given, owe
-from penstock.engine.hosting.reporting.logs.folding import Folding
+from penstock.engine.hosting.reporting.logs.lines import Folding
 from penstock.engine.hosting.reporting.say import say
 from penstock.engine.model.config import Settings
 from penstock.engine.model.graph.auto_parallelism import UNDECIDED
@@ -62,7 +62,7 @@ from typing import TextIO
 
 from penstock.engine.hosting.jobmanager.driver_streams import write_text
 from penstock.engine.hosting.os.worker_thread import WorkerThreads
-from penstock.engine.hosting.reporting.logs.folding import Repeats
+from penstock.engine.hosting.reporting.logs.lines import Repeats
 from penstock.engine.model.messages import LogEvent
 
 # ---------------------------------------------------------------------- line writer

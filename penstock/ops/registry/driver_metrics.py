@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.engine.hosting.jobmanager.handle import JobHandle
-from penstock.engine.hosting.reporting.metrics.driver import driver_place, driver_registry
+from penstock.engine.hosting.reporting.metrics.process import driver_place, driver_registry
 from penstock.engine.metrics.scopes import Component, Place
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import JobId, taskmanager_name

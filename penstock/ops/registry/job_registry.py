@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from penstock.engine.hosting.jobmanager.handle import JobHandle
 from penstock.engine.hosting.os.clock import give_way, wall_ms
-from penstock.engine.hosting.reporting.metrics.driver import driver_place
+from penstock.engine.hosting.reporting.metrics.process import driver_place
 from penstock.engine.model.ids import JobId, VertexId
 from penstock.engine.model.program import JobControl
 from penstock.engine.model.states import JobStatus

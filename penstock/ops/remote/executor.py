@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.engine.hosting.jobmanager.driver_streams import PRINT_STREAM
-from penstock.engine.hosting.program.frames_of_job import reads_frames
+from penstock.engine.hosting.program.needs import reads_frames
 from penstock.engine.hosting.program.settings import HOST_DEFAULTS
 from penstock.engine.hosting.program.submitted_jobs import submitted_job
 from penstock.engine.hosting.reporting.say import say

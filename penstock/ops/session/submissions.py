@@ -24,7 +24,7 @@ from penstock.engine.hosting.jobmanager.handle import JobHandle
 from penstock.engine.hosting.os.clock import monotonic_ms
 from penstock.engine.hosting.os.session_jobs import SESSION_JOBS, SessionJob
 from penstock.engine.hosting.program.executor import ClusterExecutor
-from penstock.engine.hosting.program.frames_of_job import reads_frames
+from penstock.engine.hosting.program.needs import reads_frames
 from penstock.engine.hosting.spark.batch.job import BatchJob
 from penstock.engine.machines.dispatcher.dispatcher import (
     Cancelled,

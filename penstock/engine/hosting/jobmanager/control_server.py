@@ -13,7 +13,7 @@ import logging
 import socket
 from typing import Any, Final, Protocol, cast
 
-from penstock.engine.hosting.jobmanager.control_link import ControlLink
+from penstock.engine.hosting.jobmanager.links import ControlLink
 from penstock.engine.hosting.network.wire.acceptor import (
     MAX_UNPROVEN,
     NO_ROOM,
@@ -21,7 +21,7 @@ from penstock.engine.hosting.network.wire.acceptor import (
     Complaints,
 )
 from penstock.engine.hosting.network.wire.addresses import CONTROL_PORT, Endpoint, listen
-from penstock.engine.hosting.network.wire.control_wire import ControlWire
+from penstock.engine.hosting.network.wire.dialling import Tickets
 from penstock.engine.hosting.network.wire.handshake import (
     LIMIT_BYTES,
     LIMIT_SECONDS,
@@ -31,7 +31,7 @@ from penstock.engine.hosting.network.wire.handshake import (
     ServerHandshake,
     Shown,
 )
-from penstock.engine.hosting.network.wire.registration import Tickets
+from penstock.engine.hosting.network.wire.messages import ControlWire
 from penstock.engine.hosting.network.wire.tls import server_context
 from penstock.engine.model.errors import AuthenticationError, ExternalError
 from penstock.engine.model.ids import ResourceId

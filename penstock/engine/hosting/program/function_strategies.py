@@ -2,10 +2,13 @@
 
 Whether records come in columns follows from the graph: from sources, exchanges of a declared type, and operators on columns. A source
 may still give rows, so a task decides with each batch (`engine/runtime/row_functions/runner.py`, `engine/runtime/task/fields_read.py`).
+
+Sets on the operators of a program what options say about all of them: how functions run, what sources read, what is copied.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -23,6 +26,7 @@ from penstock.engine.model.types import RowTypeInfo
 from penstock.engine.runtime.codecs.convert import arrow_schema, is_columnar
 from penstock.engine.runtime.keys import KeySelection
 from penstock.engine.runtime.operator import Accepts, Operator
+from penstock.engine.runtime.operators.key_check import KeyCheckOperator
 from penstock.engine.runtime.operators.keyed import (
     KeyedFilterOperator,
     KeyedFlatMapOperator,
@@ -41,6 +45,40 @@ from penstock.engine.runtime.row_functions.refusals import Refused
 from penstock.engine.runtime.row_functions.runner import TURNED_OFF
 from penstock.engine.runtime.sources.contract import Source
 from penstock.engine.runtime.sources.operator import SourceOperator
+
+
+def call_functions(graph: StreamGraph) -> None:
+    """Let no function and no key selector of this program run without a call for each record."""
+    for node in graph.nodes.values():
+        if isinstance(node.operator, FunctionOperator):
+            node.operator.functions_as_columns = False
+        if isinstance(node.operator, KeyTaker):
+            _call_selectors(node.operator.selections)
+        elif isinstance(node.operator, KeyCheckOperator):
+            _call_selectors((node.operator.keys,))
+    partitionings = (edge.partitioning for edge in graph.edges if edge.partitioning is not None)
+    _call_selectors(one.key_selector for one in partitionings)
+
+
+def read_all_fields(graph: StreamGraph) -> None:
+    """Let the sources of this program read fields that no function reads, too."""
+    for node in graph.nodes.values():
+        if isinstance(node.operator, SourceOperator):
+            node.operator.source.reads_all_fields = True
+
+
+def reuse_objects(graph: StreamGraph) -> None:
+    """Let the operators of this program emit results as they are, not as copies."""
+    for node in graph.nodes.values():
+        if isinstance(node.operator, Operator):
+            node.operator.reuses_objects = True
+
+
+def _call_selectors(selections: Iterable[object]) -> None:
+    for one in selections:
+        if isinstance(one, KeySelection):
+            one.computed.turn_off()
+
 
 _KEYED: Final = frozenset({
     *(KeyedMapOperator, KeyedFilterOperator, KeyedFlatMapOperator, KeyedProcessOperator),
@@ -87,9 +125,6 @@ def _fields_text(one: FieldsRead) -> str:
     if one.why_all:
         return f"parses all {one.declared} fields - {one.why_all}"
     return f"parses {len(one.names)} of {one.declared} fields: {', '.join(one.names) or 'none'}"
-
-
-# ---------------------------------------------------------------------- functions
 
 
 def _strategy_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionStrategy | None:
@@ -190,9 +225,6 @@ def _aggregate(
     return FunctionStrategy(Strategy.COUNTS.value)
 
 
-# ---------------------------------------------------------------------- key selectors
-
-
 def _selectors_of(graph: StreamGraph, node_id: int) -> tuple[SelectorStrategy, ...]:
     """Of the keys of each input of an operator, where the program has a function for them."""
     operator = graph.nodes[node_id].operator
@@ -224,9 +256,6 @@ def _selector(keys: KeySelection, kind: Any) -> SelectorStrategy:
 def _type_of(graph: StreamGraph, edge: StreamEdge) -> Any:
     source = graph.nodes[edge.source]
     return source.output_type if edge.tag is None else source.side_output_types.get(edge.tag)
-
-
-# ---------------------------------------------------------------------- sources
 
 
 class _Others(Exception):

@@ -1,20 +1,41 @@
 """What a job needs of its host: slots of each size, and messages that can carry its functions.
 
 A job that needs too much is refused before anything starts.
+
+DataFrames that a streaming job reads: whether it reads any, and how a takeover replaces them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
+from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
 from penstock.engine.hosting.network.wire.messages import MAX_MESSAGE
 from penstock.engine.hosting.os.session_jobs import SESSION_JOBS
 from penstock.engine.hosting.program.host import Needed
 from penstock.engine.hosting.provider import TaskManagerProvider
+from penstock.engine.hosting.spark.dataframes.source import FrameSource
 from penstock.engine.model.errors import GraphError, NoResourceAvailable
 from penstock.engine.model.graph.job_graph import JobGraph
 from penstock.engine.model.slot_size import UNSIZED, SlotSize, describe
 from penstock.engine.model.texts.amounts import counted
+
+
+def reads_frames(job: SubmittedJob) -> bool:
+    """Whether Spark computes DataFrames while the job's tasks run."""
+    return any(isinstance(place.coordinator, FrameSource) for place in job.coordinated)
+
+
+def lend_frames(job: SubmittedJob, own: SubmittedJob) -> None:
+    """Give this program's DataFrames to the sources of a job taken over from another driver, which
+    come without theirs.
+    """
+    sources = {place.uid: place.coordinator for place in own.coordinated}
+    for place in job.coordinated:
+        mine = sources.get(place.uid)
+        if isinstance(place.coordinator, FrameSource) and isinstance(mine, FrameSource):
+            place.coordinator.frame = mine.frame
+
 
 _MESSAGE_MARGIN = 1 << 20
 

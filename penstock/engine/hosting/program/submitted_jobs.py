@@ -14,12 +14,12 @@ from dataclasses import replace
 from penstock.engine.compiler.job_graph_builder import build_job_graph
 from penstock.engine.hosting.jobmanager.coordinators.coordinators import coordinated_vertices
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
-from penstock.engine.hosting.program.function_calls import (
+from penstock.engine.hosting.program.function_strategies import (
     call_functions,
+    note_function_strategies,
     read_all_fields,
     reuse_objects,
 )
-from penstock.engine.hosting.program.function_strategies import note_function_strategies
 from penstock.engine.hosting.program.host import Sizes
 from penstock.engine.hosting.program.needs import check_sizes
 from penstock.engine.hosting.program.settings import (
@@ -29,8 +29,7 @@ from penstock.engine.hosting.program.settings import (
     python_requirements,
 )
 from penstock.engine.hosting.shipping.in_process import import_here
-from penstock.engine.hosting.shipping.main_classes import shipped_classes
-from penstock.engine.hosting.shipping.pickling import serialize_program
+from penstock.engine.hosting.shipping.pickling import serialize_program, shipped_classes
 from penstock.engine.hosting.shipping.program_modules import user_modules_archive
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError

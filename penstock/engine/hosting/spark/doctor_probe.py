@@ -25,9 +25,8 @@ from penstock.engine.hosting.network.wire.addresses import (
     data_endpoint,
     listen,
 )
-from penstock.engine.hosting.network.wire.dialling import Proven
+from penstock.engine.hosting.network.wire.dialling import Proven, Ticket, register
 from penstock.engine.hosting.network.wire.handshake import ROLE_PROBE, Credentials
-from penstock.engine.hosting.network.wire.registration import Ticket, register
 from penstock.engine.hosting.os import private_files
 from penstock.engine.hosting.spark.doctor_lines import Lines, dial
 from penstock.engine.model.errors import ExternalError, PenstockError

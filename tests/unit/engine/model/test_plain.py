@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.hosting.network.wire.addresses import Addresses
 from penstock.engine.hosting.reporting.logs.settings import LogSettings
-from penstock.engine.hosting.reporting.metrics.settings import MetricSettings
+from penstock.engine.hosting.reporting.metrics.taskmanager import MetricSettings
 from penstock.engine.hosting.shipping.worker_files import WorkerFiles
 from penstock.engine.hosting.task_settings import StepSettings, TaskSettings, WatchSettings
 from penstock.engine.hosting.taskmanager_order import ChildOrder, TaskManagerOrder, WorkerOrder

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.engine.hosting.checkpoints.port import NoCheckpoints
 from penstock.engine.hosting.jobmanager import machine_shell
+from penstock.engine.hosting.jobmanager.checkpoint_writer import NoCheckpoints
 from penstock.engine.hosting.jobmanager.machine_shell import (
     JobManagerSettings,
     JobParts,

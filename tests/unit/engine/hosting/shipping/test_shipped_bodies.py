@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark import cloudpickle
 
-from penstock.engine.hosting.network.wire.registration import Tickets
+from penstock.engine.hosting.network.wire.dialling import Tickets
 from penstock.engine.hosting.provider import MasterAddress
 from penstock.engine.hosting.shipping import worker_files, worker_imports
 from penstock.engine.hosting.shipping.worker_files import WorkerFiles

@@ -3,7 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 
-from penstock.engine.hosting.spark.workers.shared_workers import SharedWorkers
+from penstock.engine.hosting.spark.shared_workers import SharedWorkers
 
 
 def pool(fed, loop):

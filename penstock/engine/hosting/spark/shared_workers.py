@@ -1,4 +1,8 @@
-"""The workers of one Spark session: the shell of the machine `WorkerPool`, on a thread with an asyncio loop.
+"""A thread with an asyncio loop, and two ways to it for other threads: tell, and ask.
+
+The port that starts and stops workers, and what they are started with.
+
+The workers of one Spark session: the shell of the machine `WorkerPool`, on a thread with an asyncio loop.
 
 Workers dial it, as TaskManagers dial their JobManager, and prove that they belong to it before anything is unpickled. An order to
 host a TaskManager goes over this connection, with the certificate and key of the TaskManager's job. The pool looks after workers;
@@ -10,30 +14,26 @@ Source: Flink ResourceManager and its shell. Call `start` first. All methods may
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import secrets
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
 
-from penstock.engine.hosting.jobmanager.control_link import ControlLink
 from penstock.engine.hosting.jobmanager.control_server import ControlServer
+from penstock.engine.hosting.jobmanager.links import ControlLink
 from penstock.engine.hosting.network.wire.addresses import Endpoint
+from penstock.engine.hosting.network.wire.dialling import Ticket, Tickets
 from penstock.engine.hosting.network.wire.handshake import ROLE_SUPERVISOR, Credentials
-from penstock.engine.hosting.network.wire.registration import Tickets
 from penstock.engine.hosting.network.wire.tls import new_identity
-from penstock.engine.hosting.spark.workers.launcher import (
-    Launcher,
-    PoolAddress,
-    WantedStart,
-    WorkerSettings,
-)
-from penstock.engine.hosting.spark.workers.loop_thread import LoopThread
 from penstock.engine.machines.workers.pool import WorkerPool
 from penstock.engine.model.errors import ExternalError
-from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.ids import JobId, ResourceId
 from penstock.engine.model.messages import (
     Heartbeat,
     KillTaskManager,
@@ -66,6 +66,155 @@ from penstock.engine.model.messages.workers import (
     WorkerUnfit,
     WorkerUsedUp,
 )
+
+_ASK_S: Final = 10.0
+"""How long a caller waits for an answer of the loop, which is never busy for long."""
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs one coroutine to its end."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._ready: Future[None] = Future()
+        self._name = name
+        self._thread: threading.Thread | None = None
+
+    def start(
+        self,
+        main: Callable[[], Coroutine[Any, Any, None]],
+        on_end: Callable[[Exception | None], None],
+    ) -> None:
+        """Return when `main` has called `is_ready`. `on_end`: told on the thread, in any case. Raises: the error of a `main` that
+        did not become ready.
+        """
+        self._thread = threading.Thread(
+            target=self._run, args=(main, on_end), name=self._name, daemon=True
+        )
+        self._thread.start()
+        self._ready.result()
+
+    def is_ready(self) -> None:
+        self._ready.set_result(None)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def tell(self, call: Callable[[], object]) -> None:
+        """Have the loop do this. Lost if the loop is over."""
+        with contextlib.suppress(RuntimeError):  # The loop is closed.
+            self.loop.call_soon_threadsafe(call)
+
+    def ask(self, question: Callable[[], T], otherwise: T) -> T:
+        """Return the answer of the loop; `otherwise` if the loop is over."""
+        answer: Future[T] = Future()
+
+        def reply() -> None:
+            try:
+                answer.set_result(question())
+            except BaseException as error:  # Whatever it is, the caller must not wait for ever.
+                answer.set_exception(error)
+                raise
+
+        self.tell(reply)
+        if not self.is_alive:
+            return otherwise
+        try:
+            return answer.result(_ASK_S)
+        except TimeoutError:
+            return otherwise
+
+    def _run(
+        self,
+        main: Callable[[], Coroutine[Any, Any, None]],
+        on_end: Callable[[Exception | None], None],
+    ) -> None:
+        asyncio.set_event_loop(self.loop)
+        failure: Exception | None = None
+        try:
+            self.loop.run_until_complete(main())
+        except Exception as error:  # Of any kind: it belongs to who starts, or to the log.
+            failure = error
+            if not self._ready.done():
+                self._ready.set_exception(error)
+        finally:
+            on_end(failure)
+            self._close()
+
+    def _close(self) -> None:
+        with contextlib.suppress(Exception):  # What is left must not keep the loop open.
+            for task in asyncio.all_tasks(self.loop):
+                task.cancel()
+            self.loop.run_until_complete(asyncio.sleep(0))
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+
+
+OnLost = Callable[[WorkerId, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What all who share a worker have in common. `order`: of `engine.hosting.taskmanager_order.WorkerOrder`, as plain data."""
+
+    kind: WorkerKind
+    order: Mapping[str, Any]
+    heartbeat_interval_s: float
+    silence_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WantedStart:
+    """A TaskManager that a job wants. `order`: of `engine.hosting.taskmanager_order.ChildOrder`, without secrets. `on_ended`: takes why
+    it is over; any thread. `after_sized`: as in `StartWanted`.
+    """
+
+    start_id: StartId
+    job_id: JobId
+    settings: WorkerSettings
+    slots: int
+    lower_bound: int
+    idle_ms: int
+    order: Mapping[str, Any]
+    credentials: Credentials = field(repr=False)
+    on_ended: Callable[[str], None] = field(repr=False)
+    after_sized: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAddress:
+    """Where workers dial, and the ticket of one of them."""
+
+    host: str
+    port: int
+    ticket: Ticket
+
+
+class Launcher(Protocol):
+    """Starts workers. Any thread; nothing raises."""
+
+    def launch(
+        self, worker_id: WorkerId, settings: WorkerSettings, pool: PoolAddress, on_lost: OnLost
+    ) -> None:
+        """Start one. `on_lost`: told when it is over, or could not be started."""
+
+    def is_up(self, worker_id: WorkerId) -> None:
+        """It has connected."""
+
+    def lack_places(self, workers: set[WorkerId]) -> bool:
+        """Whether some of these wait for a place and there is none for them."""
+
+    def stop(self, worker_id: WorkerId, *, is_told: bool) -> None:
+        """Make sure that it ends. `is_told`: it was told to, and gets time for that. Returns at once."""
+
+    def waiting(self) -> int:
+        """Return how many tasks wait for a place that workers may hold. Asks the host, so it takes a moment."""
+
+    def await_ends(self, workers: set[ResourceId], timeout_s: float) -> None:
+        """Return when these are over, or the time is."""
+
 
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.1
