@@ -40,7 +40,7 @@ from penstock.engine.hosting.spark.checks import (
     configuration_findings,
     urgency,
 )
-from penstock.engine.hosting.spark.doctor_lines import Lines
+from penstock.engine.hosting.spark.doctor_probe import Lines
 from penstock.engine.hosting.spark.provider import control_endpoint_of
 from penstock.engine.hosting.spark.slots import SparkSlots
 from penstock.engine.model.config import Settings

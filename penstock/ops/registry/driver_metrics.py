@@ -19,13 +19,12 @@ from penstock.engine.model.job_events import TaskDeployed, TaskManagerLost
 from penstock.engine.model.messages import ExecutionStateChanged, JobStatusChanged, MetricsReport
 from penstock.engine.model.metrics import Measured, MetricType
 from penstock.engine.model.states import JobStatus
-from penstock.ops.jobs.checkpoint_record import figures_of
+from penstock.ops.jobs.checkpoint_record import figures_of, statistics_of
 from penstock.ops.jobs.snapshots import JobFacts, JobSnapshot, VerticesReplaced
-from penstock.ops.jobs.statistics import statistics_of
 from penstock.ops.jobs.views.taskmanagers import slots_of
-from penstock.ops.metrics.deployment_times import DeploymentTimes
 from penstock.ops.metrics.job_metrics import (
     NO_CHECKPOINT,
+    DeploymentTimes,
     JobTimes,
     LastCheckpointData,
     checkpoint_metrics,

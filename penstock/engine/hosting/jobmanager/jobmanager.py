@@ -24,11 +24,10 @@ from penstock.engine.hosting.jobmanager.checkpoint_writer import (
     checkpoint_writer_of,
     settled,
 )
-from penstock.engine.hosting.jobmanager.control_server import ControlServer
+from penstock.engine.hosting.jobmanager.control_server import ControlLink, ControlServer, Links
 from penstock.engine.hosting.jobmanager.coordinators.coordinators import Coordinators
 from penstock.engine.hosting.jobmanager.driver_streams import CollectStream, DriverStreams
 from penstock.engine.hosting.jobmanager.ha.guard import RecordedResult
-from penstock.engine.hosting.jobmanager.links import ControlLink, Links
 from penstock.engine.hosting.jobmanager.machine_shell import JobParts, MachineShell, now_ms
 from penstock.engine.hosting.jobmanager.questions import ANSWER_TIMEOUT_S, Questions
 from penstock.engine.hosting.jobmanager.taskmanager_watch import TaskManagerWatch

@@ -18,18 +18,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from penstock.engine.hosting.jobmanager.checkpoint_writer import CheckpointPort, JobStorage
+from penstock.engine.hosting.jobmanager.control_server import Links
 from penstock.engine.hosting.jobmanager.coordinators.coordinators import Coordinators
 from penstock.engine.hosting.jobmanager.coordinators.source_coordinator import CoordinatedVertex
 from penstock.engine.hosting.jobmanager.driver_streams import DriverStreams
 from penstock.engine.hosting.jobmanager.flame_graphs import StackSettings
 from penstock.engine.hosting.jobmanager.ha.guard import JobGuard
-from penstock.engine.hosting.jobmanager.links import Links
 from penstock.engine.hosting.observer import JobObserver
 from penstock.engine.hosting.os.session_jobs import SESSION_JOBS
 from penstock.engine.hosting.provider import TaskManagerProvider
 from penstock.engine.hosting.reporting.logs.settings import LogSettings
 from penstock.engine.hosting.reporting.transition_log import log_attempt, log_checkpoint, log_status
-from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.hosting.taskmanager_order import TaskSettings
 from penstock.engine.machines.generations.adaptive_master import AdaptiveMaster
 from penstock.engine.machines.job.job_master import JobMaster
 from penstock.engine.machines.job_state.job_settings import JobSettings

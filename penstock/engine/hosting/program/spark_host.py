@@ -10,7 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
-from penstock.engine.hosting.operations import registered
+from penstock.engine.hosting.observer import registered
 from penstock.engine.hosting.program.executor import ClusterExecutor
 from penstock.engine.hosting.program.host import LazyFrame
 from penstock.engine.hosting.provider import TaskManagerProvider

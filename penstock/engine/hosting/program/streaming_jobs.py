@@ -14,11 +14,9 @@ from penstock.engine.hosting.jobmanager.ha.settings import check_attempt, recove
 from penstock.engine.hosting.jobmanager.handle import JobHandle
 from penstock.engine.hosting.jobmanager.jobmanager import JobManager
 from penstock.engine.hosting.jobmanager.machine_shell import JobParts
-from penstock.engine.hosting.observer import JobObserver
-from penstock.engine.hosting.operations import registered
+from penstock.engine.hosting.observer import JobObserver, registered
 from penstock.engine.hosting.program.checkpoint_setup import Surroundings, with_checkpoints
-from penstock.engine.hosting.program.host import Host
-from penstock.engine.hosting.program.needs import check_resources, reads_frames, slots_by_size
+from penstock.engine.hosting.program.host import Host, check_resources, reads_frames, slots_by_size
 from penstock.engine.hosting.program.settings import job_manager_settings
 from penstock.engine.hosting.provider import TaskManagerProvider
 from penstock.engine.hosting.reporting.logs import driver as driver_log

@@ -20,8 +20,7 @@ from penstock.engine.hosting.program.function_strategies import (
     read_all_fields,
     reuse_objects,
 )
-from penstock.engine.hosting.program.host import Sizes
-from penstock.engine.hosting.program.needs import check_sizes
+from penstock.engine.hosting.program.host import Sizes, check_sizes
 from penstock.engine.hosting.program.settings import (
     job_parameters,
     python_archives,
@@ -29,7 +28,8 @@ from penstock.engine.hosting.program.settings import (
     python_requirements,
 )
 from penstock.engine.hosting.shipping.in_process import import_here
-from penstock.engine.hosting.shipping.pickling import serialize_program, shipped_classes
+from penstock.engine.hosting.shipping.main_classes import shipped_classes
+from penstock.engine.hosting.shipping.pickling import serialize_program
 from penstock.engine.hosting.shipping.program_modules import user_modules_archive
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, Final
 from weakref import WeakSet
 
-from penstock.engine.hosting.shipping.pickling import (
+from penstock.engine.hosting.shipping.main_classes import (
     MAIN,
     READING,
     class_of_main,

@@ -25,8 +25,7 @@ from penstock.engine.hosting.spark.background_jobs import STOP_WAIT_S
 from penstock.engine.hosting.spark.provider import SparkPlace, SparkProvider, control_endpoint_of
 from penstock.engine.hosting.spark.session_workers import idle_workers, make_room, workers_of
 from penstock.engine.hosting.spark.shared_workers import SharedWorkers, WantedStart, WorkerSettings
-from penstock.engine.hosting.task_settings import TaskSettings
-from penstock.engine.hosting.taskmanager_order import WorkerOrder
+from penstock.engine.hosting.taskmanager_order import TaskSettings, WorkerOrder
 from penstock.engine.machines.resources.resource_manager import resource_settings_of
 from penstock.engine.model.config import Settings
 from penstock.engine.model.ids import JobId, ResourceId

@@ -25,8 +25,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
-from penstock.engine.hosting.jobmanager.control_server import ControlServer
-from penstock.engine.hosting.jobmanager.links import ControlLink
+from penstock.engine.hosting.jobmanager.control_server import ControlLink, ControlServer
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.hosting.network.wire.dialling import Ticket, Tickets
 from penstock.engine.hosting.network.wire.handshake import ROLE_SUPERVISOR, Credentials

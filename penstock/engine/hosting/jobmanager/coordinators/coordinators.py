@@ -23,7 +23,8 @@ from penstock.engine.hosting.jobmanager.coordinators.source_coordinator import (
 )
 from penstock.engine.hosting.os.worker_thread import WorkerThreads
 from penstock.engine.hosting.reporting.logs.driver import thread_belongs_to
-from penstock.engine.hosting.shipping.pickling import find_by_name, loads_records
+from penstock.engine.hosting.shipping.main_classes import find_by_name
+from penstock.engine.hosting.shipping.pickling import loads_records
 from penstock.engine.machines.sources.watermark_alignment import WatermarkAlignment
 from penstock.engine.model.errors import ExternalError, RefusedForGood, UserError, may_recover
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId

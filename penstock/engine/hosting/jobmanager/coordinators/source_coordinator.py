@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from penstock.engine.hosting.shipping.pickling import loads_state, serialize, unreadable_state
+from penstock.engine.hosting.shipping.main_classes import unreadable_state
+from penstock.engine.hosting.shipping.pickling import loads_state, serialize
 from penstock.engine.machines.sources.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
 from penstock.engine.machines.sources.watermark_alignment import WatermarkAlignment
 from penstock.engine.model.errors import ExternalError

@@ -24,7 +24,7 @@ from penstock.engine.hosting.shipping.pickling import (
     dumps_records,
 )
 from penstock.engine.hosting.spark.batch.key_spool import KeySpool
-from penstock.engine.hosting.spark.batch.orders import Orders, Report, StageMetrics, StagePlace
+from penstock.engine.hosting.spark.batch.plan import Orders, Report, StageMetrics, StagePlace
 from penstock.engine.hosting.spark.batch.shuffle_input import KeyedInput, ShuffleInput
 from penstock.engine.hosting.spark.batch.shuffle_records import (
     DriverOutput,

@@ -47,8 +47,7 @@ from penstock.engine.hosting.os.waiting import (
 from penstock.engine.hosting.os.worker_thread import WorkerThreads
 from penstock.engine.hosting.reporting.transition_log import log_attempt, log_status
 from penstock.engine.hosting.shipping.pickling import loads_records
-from penstock.engine.hosting.spark.batch.orders import Orders, Report, StageSettings
-from penstock.engine.hosting.spark.batch.plan import Plan, Stage
+from penstock.engine.hosting.spark.batch.plan import Orders, Plan, Report, Stage, StageSettings
 from penstock.engine.hosting.spark.batch.runner import (
     StageError,
     StageOrder,

@@ -31,7 +31,8 @@ from penstock.engine.hosting.os import private_files
 from penstock.engine.hosting.os.interrupts import UninterruptibleLock
 from penstock.engine.hosting.os.private_files import try_lock
 from penstock.engine.hosting.os.worker_thread import WorkerThreads
-from penstock.engine.hosting.shipping.pickling import dumps_records, loads_state, unreadable_state
+from penstock.engine.hosting.shipping.main_classes import unreadable_state
+from penstock.engine.hosting.shipping.pickling import dumps_records, loads_state
 from penstock.engine.model.errors import PenstockError, ResultWriteError
 from penstock.engine.model.ids import AllocationId
 from penstock.engine.runtime.interruption import uninterruptible

@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
 
-from penstock.engine.hosting.shipping.pickling import loads_state, unreadable_state
+from penstock.engine.hosting.shipping.main_classes import unreadable_state
+from penstock.engine.hosting.shipping.pickling import loads_state
 from penstock.engine.hosting.taskmanager.task.ports import TaskAttempt
 from penstock.engine.model.checkpoints import StateHandle
 from penstock.engine.model.completed_checkpoint import InFlightShare, TaskRestore

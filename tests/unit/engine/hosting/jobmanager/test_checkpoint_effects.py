@@ -12,7 +12,7 @@ from penstock.engine.hosting.jobmanager.machine_shell import (
     MachineShell,
 )
 from penstock.engine.hosting.observer import JobObserver
-from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.hosting.taskmanager_order import TaskSettings
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.resources.resource_manager import ResourceSettings
 from penstock.engine.model.checkpoints import CheckpointOptions, CheckpointType

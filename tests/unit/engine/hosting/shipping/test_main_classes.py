@@ -7,13 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from penstock.engine.hosting.shipping.main_classes import UnknownClass, unreadable_state
 from penstock.engine.hosting.shipping.pickling import (
-    UnknownClass,
     deserialize_program,
     loads_records,
     loads_state,
     serialize,
-    unreadable_state,
 )
 from penstock.engine.model.errors import ExternalError
 

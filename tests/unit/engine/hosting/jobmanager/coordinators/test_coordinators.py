@@ -14,7 +14,8 @@ from penstock.engine.hosting.jobmanager.coordinators.coordinators import (
     committers_of,
 )
 from penstock.engine.hosting.jobmanager.coordinators.source_coordinator import CoordinatedVertex
-from penstock.engine.hosting.shipping.pickling import deserialize, find_by_name, serialize
+from penstock.engine.hosting.shipping.main_classes import find_by_name
+from penstock.engine.hosting.shipping.pickling import deserialize, serialize
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.engine.model.messages import (
     AddSplits,

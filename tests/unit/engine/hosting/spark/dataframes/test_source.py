@@ -12,7 +12,7 @@ from penstock.engine.hosting.jobmanager.coordinators.source_coordinator import C
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
 from penstock.engine.hosting.network.wire.addresses import Addresses
 from penstock.engine.hosting.network.wire.dialling import Ticket
-from penstock.engine.hosting.program.needs import lend_frames
+from penstock.engine.hosting.program.host import lend_frames
 from penstock.engine.hosting.shipping.pickling import deserialize, serialize
 from penstock.engine.hosting.spark.dataframes.feed_reader import FeedPlace, Position
 from penstock.engine.hosting.spark.dataframes.source import (

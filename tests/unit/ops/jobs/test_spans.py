@@ -1,6 +1,6 @@
 """Spans and events as logs show them. Source: Flink Slf4jTraceReporter, Slf4jEventReporter."""
 
-from penstock.ops.jobs.traces.spans import Event, Span
+from penstock.ops.jobs.job_traces import Event, Span
 
 
 def test_a_span_is_a_line_as_flinks_log_has_it():

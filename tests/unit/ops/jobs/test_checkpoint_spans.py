@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.engine.model.messages.checkpoints import CheckpointFailureReason
+from penstock.ops.jobs.job_traces import checkpoint_span
 from penstock.ops.jobs.snapshots import SpanDetail
-from penstock.ops.jobs.traces.job_traces import checkpoint_span
 from tests.tools.observation.job_records import BEGAN, SINK, SOURCE, ToldJob, attempt
 
 PLAIN = SpanDetail.SPAN_PER_CHECKPOINT

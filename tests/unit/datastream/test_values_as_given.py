@@ -372,6 +372,7 @@ def test_the_selectors_of_a_join_are_as_they_were_in_where_and_equal_to():
 def test_what_cannot_be_pickled_is_refused_at_the_call(call, what):
     stream = one(StreamExecutionEnvironment.get_execution_environment())
     with pytest.raises(
-        GraphError, match=rf"{what}, built at .*test_as_given.py:\d+, cannot be sent.*open\(\)"
+        GraphError,
+        match=rf"{what}, built at .*test_values_as_given.py:\d+, cannot be sent.*open\(\)",
     ):
         call(stream, threading.Lock())

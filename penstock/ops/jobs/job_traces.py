@@ -1,4 +1,6 @@
-"""Spans and events of one job, from the events of its life: checkpoints, starts, recoveries, changes of status, failures.
+"""A span and an event, as reporters get them. Plain data. Source: Flink Span, Event.
+
+Spans and events of one job, from the events of its life: checkpoints, starts, recoveries, changes of status, failures.
 
 Knows no clock and no reporter. One thread calls it, after the record of the job has taken the same event. Source: Flink
 CheckpointStatsTracker, JobMaster, JobFailureMetricReporter. Differs: `JobRecovery` is Penstock's own, and a job that is started tells
@@ -26,15 +28,52 @@ from penstock.engine.model.messages import (
 )
 from penstock.engine.model.states import ExecutionState, JobStatus
 from penstock.ops.jobs.checkpoint_record import figures_of
-from penstock.ops.jobs.events import FailureSeen, FailuresSeen
+from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from penstock.ops.jobs.record import JobRecord
 from penstock.ops.jobs.snapshots import CheckpointSnapshot, SpanDetail, SubtaskCheckpoint
-from penstock.ops.jobs.traces.spans import AttributeValue, Event, Span
 
-# ---------------------------------------------------------------------- checkpoint spans
-# The span of a checkpoint that has ended, with as much detail as is asked for.
-#
-# Source: Flink CheckpointStatsTracker, TraceOptions.CheckpointSpanDetailLevel.
+AttributeValue: TypeAlias = str | int | float
+Attributes: TypeAlias = Mapping[str, AttributeValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something that took time, in epoch ms. `scope`: where it comes from; Flink's class if it has it."""
+
+    scope: str
+    name: str
+    start_ms: int
+    end_ms: int
+    attributes: Attributes
+    children: tuple[Span, ...] = ()
+
+    def __str__(self) -> str:
+        children = ", ".join(map(str, self.children))
+        return (
+            f"SimpleSpan{{scope={self.scope}, name={self.name}, startTsMillis={self.start_ms}, "
+            f"endTsMillis={self.end_ms}, attributes={_text(self.attributes)}, "
+            f"children=[{children}]}}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, at an epoch ms."""
+
+    scope: str
+    name: str
+    at_ms: int
+    attributes: Attributes
+
+    def __str__(self) -> str:
+        return (
+            f"SimpleEvent{{scope={self.scope}, name={self.name}, observedTsMillis={self.at_ms}, "
+            f"attributes={_text(self.attributes)}}}"
+        )
+
+
+def _text(attributes: Attributes) -> str:
+    return "{" + ", ".join(f"{name}={value}" for name, value in attributes.items()) + "}"
 
 
 SCOPE: Final = "org.apache.flink.runtime.checkpoint.CheckpointStatsTracker"
@@ -135,11 +174,8 @@ def _subtask(checkpoint: CheckpointSnapshot, vertex_id: VertexId, ack: SubtaskCh
     return Span(SCOPE, "Checkpoint_Subtask", begin_ms, ack.ack_ms, attributes)
 
 
-# ---------------------------------------------------------------------- job traces
-
-
 Trace: TypeAlias = Span | Event
-RECOVERY_SCOPE: Final = "penstock.ops.jobs.traces.job_traces"
+RECOVERY_SCOPE: Final = "penstock.ops.jobs.job_traces"
 _MASTER: Final = "org.apache.flink.runtime.jobmaster.JobMaster"
 _ALL_RUN: Final = (
     "org.apache.flink.runtime.scheduler.metrics.AllSubTasksRunningOrFinishedStateTimeMetrics"

@@ -8,9 +8,8 @@ from penstock.engine.model.graph.job_graph import JobType
 from penstock.engine.model.job_events import CheckpointRestored
 from penstock.engine.model.messages import ExecutionStateChanged, FailureInfo
 from penstock.engine.model.states import ExecutionState
-from penstock.ops.jobs.events import FailureSeen, FailuresSeen
-from penstock.ops.jobs.traces.job_traces import RECOVERY_SCOPE, JobTraces
-from penstock.ops.jobs.traces.spans import Event, Span
+from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
+from penstock.ops.jobs.job_traces import RECOVERY_SCOPE, Event, JobTraces, Span
 from tests.tools.observation.job_records import BEGAN, JOB, SINK, SOURCE, ToldJob, attempt
 
 VARIABLES = {"host": "here", "job_id": JOB, "job_name": "job", "jobId": JOB}
