@@ -29,7 +29,7 @@ from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.model.config import Settings
-from penstock.ops.history.files import is_id, read_archive
+from penstock.ops.history.library import is_id, read_archive
 from penstock.ops.history.server import HistoryServer
 from penstock.ops.operations import ARCHIVIST
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from penstock.engine.hosting.checkpoints.port import Coordination, Keeping
+from penstock.engine.hosting.jobmanager.checkpoint_writer import Coordination, Keeping
 from penstock.engine.model.checkpoints import (
     CompletedCheckpoint,
     InlineHandle,

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.engine.hosting.jobmanager.ha.guard import requirements_of
-from penstock.engine.hosting.jobmanager.rescales import requirements_as_text
+from penstock.engine.hosting.jobmanager.handle import requirements_as_text
 from penstock.engine.machines.checkpoints.job_checkpoints import can_be_snapshotted
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from penstock.engine.hosting.checkpoints.port import CheckpointPort
+from penstock.engine.hosting.jobmanager.checkpoint_writer import CheckpointPort
 from penstock.engine.hosting.jobmanager.driver_streams import DriverStreams
 from penstock.engine.hosting.jobmanager.machine_shell import (
     JobManagerSettings,
@@ -21,7 +21,7 @@ from penstock.engine.hosting.jobmanager.machine_shell import (
 )
 from penstock.engine.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.engine.hosting.observer import JobObserver
-from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.hosting.taskmanager_order import TaskSettings
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import FencingToken, ResourceId, TaskManagerLocation
 from penstock.engine.model.messages import (

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from penstock.engine.hosting.jobmanager.links import Links
+from penstock.engine.hosting.jobmanager.control_server import Links
 from penstock.engine.model.ids import FencingToken, ResourceId
 from penstock.engine.model.messages import (
     AcknowledgeCheckpoint,

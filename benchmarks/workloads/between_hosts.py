@@ -18,7 +18,7 @@ from penstock.engine.hosting.network.data_plane import DataPlane
 from penstock.engine.hosting.network.wire import tls
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.hosting.network.wire.handshake import Credentials
-from penstock.engine.hosting.os.waker import Waker
+from penstock.engine.hosting.os.interrupts import Waker
 from penstock.engine.model.deployment import ShuffleDescriptor
 from penstock.engine.model.graph.chain import ChainedOperator
 from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy

@@ -16,7 +16,7 @@ from penstock.engine.hosting.network.data_plane import DataPlane
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.hosting.network.wire.handshake import Credentials
 from penstock.engine.hosting.network.wire.tls import Identity, new_identity
-from penstock.engine.hosting.os.waker import Waker
+from penstock.engine.hosting.os.interrupts import Waker
 from penstock.engine.hosting.shipping.pickling import loads_records
 from penstock.engine.model.deployment import ShuffleDescriptor
 from penstock.engine.model.graph.chain import ChainedOperator

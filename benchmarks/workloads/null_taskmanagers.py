@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any
 
-from penstock.engine.hosting.network.wire.control_wire import ControlWire, frame
 from penstock.engine.hosting.network.wire.dialling import dial
 from penstock.engine.hosting.network.wire.handshake import ROLE_TASKMANAGER, Credentials
+from penstock.engine.hosting.network.wire.messages import ControlWire, frame
 from penstock.engine.hosting.network.wire.tls import Identity
 from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
 from penstock.engine.metrics.report_format import ReportEncoder, Section

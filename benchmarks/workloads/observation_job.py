@@ -25,7 +25,7 @@ from penstock.engine.hosting.jobmanager.jobmanager import JobManager
 from penstock.engine.hosting.jobmanager.machine_shell import JobManagerSettings, JobParts
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.hosting.provider import HostChanges, MasterAddress, OnEnded
-from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.hosting.taskmanager_order import TaskSettings
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.resources.resource_manager import ResourceSettings
 from penstock.engine.model.config import Settings

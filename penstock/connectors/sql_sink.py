@@ -29,7 +29,7 @@ from penstock.connectors.sql.pieces import Piece, dumps_piece
 from penstock.connectors.sql.staged import Origin
 from penstock.connectors.sql.tables import SqlDatabase, Target, Transaction, unique_with_time
 from penstock.connectors.sql.values import Changes, changes_maker
-from penstock.engine.hosting.os.deadline import NoAnswer
+from penstock.engine.hosting.os.clock import NoAnswer
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.row import RowKind
 from penstock.engine.model.time import Duration, millis_of

@@ -33,13 +33,13 @@ from penstock.datastream.building.plan_json import plan_json
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.execution_mode import RuntimeExecutionMode
-from penstock.datastream.executor import JobExecutor
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.datastream.state_backend import StateBackend
 from penstock.datastream.stream_sources import StreamSources
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.checkpoints import CheckpointOptions
 from penstock.engine.model.options.program import PipelineOptions, PythonOptions
+from penstock.engine.model.program import JobExecutor
 from penstock.engine.model.setting_checks import check_kind, check_whole
 
 DIFFERENT_MAX_KEY: Final = PipelineOptions.CHAINING_ACROSS_MAX_PARALLELISM.key

@@ -24,7 +24,6 @@ from penstock.engine.model.types import DecimalTypeInfo
 from penstock.engine.runtime.elements import Batch, RowBatch
 from penstock.engine.runtime.operator import Accepts
 from penstock.engine.runtime.records.dead_letters import Malformed, MarkedRows
-from penstock.formats.compression import open_unpacked
 from penstock.formats.csv_values import (
     CsvError,
     Form,
@@ -39,7 +38,7 @@ from penstock.formats.csv_values import (
     quoting,
     text_of,
 )
-from penstock.formats.file_access import shown, size_of
+from penstock.formats.file_access import open_unpacked, shown, size_of
 from penstock.formats.file_format import FileFormat
 from penstock.formats.file_listing import FilePiece, FoundFile
 from penstock.formats.text_lines import ROWS_PER_BATCH

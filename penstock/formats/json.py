@@ -22,8 +22,12 @@ from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.row import make_row
 from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.engine.runtime.elements import ColumnBatch
-from penstock.formats.json_columns import json_schema_of, read_messages
-from penstock.formats.json_fields import FieldsReader, fields_in_order
+from penstock.formats.json_columns import (
+    FieldsReader,
+    fields_in_order,
+    json_schema_of,
+    read_messages,
+)
 from penstock.formats.json_schema import type_of_schema
 from penstock.formats.json_texts import RowTexts, as_bytes, encoded, json_text
 from penstock.formats.text_values import (

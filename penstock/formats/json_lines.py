@@ -23,8 +23,7 @@ from penstock.formats.file_access import shown
 from penstock.formats.file_format import FileFormat
 from penstock.formats.file_listing import FilePiece, FoundFile
 from penstock.formats.json import JsonRowDeserializationSchema
-from penstock.formats.json_columns import json_schema_of, read_lines
-from penstock.formats.json_fields import FieldsReader, fields_in_order
+from penstock.formats.json_columns import FieldsReader, fields_in_order, json_schema_of, read_lines
 from penstock.formats.text_lines import ROWS_PER_BATCH, TextLineFormat, in_parts
 
 _BLOCK_BYTES: Final = 4 << 20

@@ -16,8 +16,7 @@ import pyarrow as pa
 from penstock.common.serialization import known_charset
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.engine.runtime.elements import Batch, ColumnBatch, RowBatch
-from penstock.formats.compression import compression_of, open_unpacked
-from penstock.formats.file_access import is_remote, size_of
+from penstock.formats.file_access import compression_of, is_remote, open_unpacked, size_of
 from penstock.formats.file_format import FileFormat
 from penstock.formats.file_listing import FilePiece, FoundFile, cut
 

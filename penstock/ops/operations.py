@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 
-from penstock.engine.hosting import operations
+from penstock.engine.hosting import observer
 from penstock.engine.hosting.jobmanager.handle import JobHandle
 from penstock.engine.hosting.observer import AllObservers, JobObserver
 from penstock.engine.hosting.reporting.say import say
@@ -25,9 +25,9 @@ from penstock.ops.autoscaler.autoscaling import AUTOSCALERS, JobAutoscaler
 from penstock.ops.autoscaler.rules.settings import autoscaler_settings_of
 from penstock.ops.console.console import Console
 from penstock.ops.history.archivist import Archivist
-from penstock.ops.jobs.diagnosis.figures import StoredFigures
+from penstock.ops.jobs.checkpoint_record import statistics_of
+from penstock.ops.jobs.diagnosis.watermarks import StoredFigures
 from penstock.ops.jobs.snapshots import JobSnapshot
-from penstock.ops.jobs.statistics import statistics_of
 from penstock.ops.registry.facts import facts_of
 from penstock.ops.registry.job_registry import JOB_REGISTRY, Look
 from penstock.ops.remote.executor import RemoteExecutor, is_remote
@@ -150,4 +150,4 @@ class ProcessOperations:
 
 def install() -> None:
     """Register the operations of this process."""
-    operations.register(ProcessOperations())
+    observer.register(ProcessOperations())

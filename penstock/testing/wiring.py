@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from penstock.engine.hosting.program.settings import job_manager_settings, job_parameters
 from penstock.engine.hosting.shipping.pickling import deserialize_program, dumps_records
-from penstock.engine.hosting.taskmanager.services.io_directories import IoDirectories
-from penstock.engine.hosting.taskmanager.services.state_backends import StateBackends
+from penstock.engine.hosting.taskmanager.services.state_backends import IoDirectories, StateBackends
 from penstock.engine.hosting.taskmanager.task.async_calls import AsyncCallThreads
 from penstock.engine.model.config import Settings
 from penstock.engine.model.graph.chain import ChainedOperator, ChainSpec

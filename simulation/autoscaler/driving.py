@@ -11,7 +11,7 @@ from penstock.engine.model.config import Settings
 from penstock.engine.model.ids import VertexId
 from penstock.ops.autoscaler.rules.autoscaler import Autoscaler
 from penstock.ops.autoscaler.rules.decisions import Decision, EventKind, ScalingEvent
-from penstock.ops.autoscaler.rules.events import (
+from penstock.ops.autoscaler.rules.samples import (
     DecisionWanted,
     JobMeasured,
     JobRescaled,

@@ -1,6 +1,6 @@
 """The processes of workers, and the shell of the real WorkerPool that looks after them.
 
-Stands for `engine/hosting/spark/workers/shared_workers.py`, for supervisors, and for Spark. One for each driver: they end with it.
+Stands for `engine/hosting/spark/shared_workers.py`, for supervisors, and for Spark. One for each driver: they end with it.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ import pytest
 
 from penstock.engine.model.config import Settings
 from penstock.engine.model.messages import FailureInfo
-from penstock.ops.history.files import write_archive
+from penstock.ops.history.library import write_archive
 from penstock.ops.history.server import HistoryServer
-from penstock.ops.jobs.events import FailureSeen, FailuresSeen
+from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from penstock.ops.jobs.views.archive import archive_of
-from penstock.ops.registry.environment import environment
+from penstock.ops.jobs.views.cluster import environment
 from tests.tools.observation.job_records import JOB, PLACE, SINK, SOURCE, ToldJob, attempt
 from tests.tools.waiting import wait_until
 

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.engine.model.ids import taskmanager_name
 from penstock.engine.model.messages import FailureInfo
-from penstock.ops.jobs.events import FailureSeen, FailuresSeen
+from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from penstock.ops.jobs.snapshots import RestartFacts
 from tests.dashboard.test_job_pages import a_minute_ago
 from tests.tools.observation.job_records import JOB, PLACE, SINK, attempt

@@ -7,7 +7,7 @@ import pytest
 from penstock.engine.model.graph.job_graph import JobType
 from penstock.engine.model.job_events import SlotsMissing
 from penstock.engine.model.messages import FailureInfo
-from penstock.ops.jobs.events import FailureSeen, FailuresSeen
+from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from tests.tools.dashboard.wide_job import reports, runs, wide_facts
 from tests.tools.observation.job_records import SINK, SOURCE, attempt
 

@@ -5,7 +5,7 @@ import pytest
 from penstock.engine.model.ids import ExecutionVertexId
 from penstock.engine.model.messages import ExecutionStateChanged, FailureInfo, ResetSubtasks
 from penstock.engine.model.states import ExecutionState
-from penstock.ops.jobs.events import FailureSeen, FailuresSeen
+from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from tests.dashboard.test_job_pages import a_minute_ago
 from tests.tools.observation.job_records import PLACE, SINK, SOURCE, attempt
 

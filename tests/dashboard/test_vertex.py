@@ -8,7 +8,7 @@ import pytest
 from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.model.graph.job_graph import JobType
 from penstock.engine.model.messages import FailureInfo, TaskIo, TaskIoReported
-from penstock.ops.jobs.events import FailureSeen, FailuresSeen
+from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from tests.tools.dashboard.past import remember
 from tests.tools.dashboard.wide_job import runs as all_run
 from tests.tools.observation.job_records import JOB, PLACE, SINK, SOURCE, attempt, facts

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.common import Time, Types
 from penstock.datastream import AsyncDataStream, AsyncFunction
+from penstock.engine.hosting.jobmanager.flame_graphs import GraphType
 from penstock.engine.hosting.jobmanager.questions import NoAnswer
-from penstock.engine.hosting.jobmanager.stack_trees import GraphType
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.hosting.observer import JobObserver
 from penstock.engine.hosting.reporting.logs.folder import NoSuchLog

@@ -13,7 +13,7 @@ from penstock.engine.hosting.network.wire.handshake import (
 )
 from penstock.engine.hosting.spark import session_workers
 from penstock.engine.hosting.spark.provider import SparkProvider
-from penstock.engine.hosting.spark.workers.shared_workers import SharedWorkers
+from penstock.engine.hosting.spark.shared_workers import SharedWorkers
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment, expected_counts, last_counts, word_count
 from tests.tools.identities import secrets_of

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock.datastream import RuntimeExecutionMode
-from penstock.engine.hosting.network.wire import registration
+from penstock.engine.hosting.network.wire import dialling
 from penstock.engine.hosting.program import spark_host as host
 from tests.spark.programs import environment, expected_counts, last_counts, word_count
 from tests.spark.sessions import FAILS_FAST, LOCAL_CLUSTER
@@ -38,7 +38,7 @@ class Known:
 @pytest.fixture
 def known(monkeypatch):
     kept = Known()
-    begin, new = registration.Tickets.__init__, registration.Tickets.new
+    begin, new = dialling.Tickets.__init__, dialling.Tickets.new
 
     def kept_credentials(tickets, credentials):
         kept.secrets.update(secrets_of(credentials))
@@ -49,8 +49,8 @@ def known(monkeypatch):
         kept.tickets.add(ticket.one_time_token)
         return ticket
 
-    monkeypatch.setattr(registration.Tickets, "__init__", kept_credentials)
-    monkeypatch.setattr(registration.Tickets, "new", kept_ticket)
+    monkeypatch.setattr(dialling.Tickets, "__init__", kept_credentials)
+    monkeypatch.setattr(dialling.Tickets, "new", kept_ticket)
     return kept
 
 

@@ -78,7 +78,7 @@ def test_log_stdout_list_and_threads_of_a_taskmanager_come_through_the_driver(
         rf"^[\d-]{{10}} [\d:,]{{12}} INFO    app\.prices {place} - price of 7$",
         rf" WARNING app\.prices {place} - no price for 7$",
         rf" INFO    stdout {place} - looked at 7$",
-        r" INFO    penstock\.engine\.hosting\.taskmanager\.log - job=.*INITIALIZING->RUNNING$",
+        r" INFO    penstock\.engine\.hosting\.taskmanager\.\w+ - job=.*INITIALIZING->RUNNING$",
     ):
         assert len(re.findall(line, log, re.MULTILINE)) >= 1, line
     assert "detail of" not in log

@@ -10,10 +10,9 @@ import pytest
 from penstock.engine.hosting.program import spark_host as host
 from penstock.engine.hosting.spark import background_jobs, shared_provider
 from penstock.engine.hosting.spark import session as spark_session
-from penstock.engine.hosting.spark.configuration import configuration_of
 from penstock.engine.hosting.spark.provider import SparkPlace, SparkProvider
 from penstock.engine.hosting.spark.session import active_session, session_for
-from penstock.engine.hosting.spark.slots import SparkSlots
+from penstock.engine.hosting.spark.slots import SparkSlots, configuration_of
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError, JobExecutionError
 from penstock.engine.model.slot_size import UNSIZED

@@ -20,7 +20,7 @@ from penstock.connectors.file_system import StreamFormat
 from penstock.engine.runtime.context import UserFunction
 from penstock.engine.runtime.operators import FilterOperator, MapOperator
 from penstock.engine.runtime.operators.stateless import FunctionOperator
-from penstock.formats import json_records as records
+from penstock.formats import json_columns as records
 from penstock.formats.file_format import FileFormat
 from penstock.formats.file_listing import FilePiece
 

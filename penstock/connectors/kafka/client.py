@@ -25,7 +25,7 @@ from penstock.connectors.kafka.properties import (
 )
 from penstock.connectors.kafka.refusals import refusal_of
 from penstock.connectors.kafka.splits import KafkaTopicPartition
-from penstock.engine.hosting.os.deadline import within
+from penstock.engine.hosting.os.clock import within
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 API_TIMEOUT_DEFAULT_MS: Final = 30_000

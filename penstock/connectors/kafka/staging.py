@@ -27,7 +27,7 @@ from penstock.connectors.kafka.client import (
 )
 from penstock.connectors.kafka.producing import RecordProducer
 from penstock.connectors.kafka.properties import API_TIMEOUT_MS, GROUP_ID, shared_properties
-from penstock.engine.hosting.os.deadline import within
+from penstock.engine.hosting.os.clock import within
 
 MAX_BYTES: Final = "message.max.bytes"
 MAX_RECORD_BYTES: Final = 1_000_000

@@ -14,7 +14,7 @@ from typing import Any, Final
 from penstock.connectors.api.messaging.topics import UnknownTopic
 from penstock.connectors.kafka.client import TopicIds
 from penstock.connectors.kafka.splits import KafkaSplit
-from penstock.engine.hosting.os.deadline import HELP
+from penstock.engine.hosting.os.clock import HELP
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 
 _LOG: Final = logging.getLogger(__name__)

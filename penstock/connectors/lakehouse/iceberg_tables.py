@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pyarrow as pa
 
 from penstock.common.extras import extra
-from penstock.engine.hosting.os.deadline import within
+from penstock.engine.hosting.os.clock import within
 from penstock.engine.model.errors import ConfigurationError, ExternalError, PenstockError
 from penstock.engine.model.texts.redaction import without_credentials
 

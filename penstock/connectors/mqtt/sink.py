@@ -26,7 +26,7 @@ from penstock.connectors.mqtt.client import (
     error_of,
     make_client,
 )
-from penstock.engine.hosting.os.deadline import HELP
+from penstock.engine.hosting.os.clock import HELP
 from penstock.engine.hosting.os.interrupts import uninterruptible_condition
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.engine.runtime.interruption import uninterruptible

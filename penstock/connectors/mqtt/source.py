@@ -33,7 +33,7 @@ from penstock.connectors.mqtt.client import (
     error_of,
     make_client,
 )
-from penstock.engine.hosting.os.deadline import HELP
+from penstock.engine.hosting.os.clock import HELP
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.time import millis_of
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from penstock.common.extras import extra
 from penstock.connectors.api.messaging.tls import TlsBuilder
 from penstock.connectors.clients.tls import TlsFiles, tls_doubt, tls_refusal
-from penstock.engine.hosting.os.deadline import HELP
+from penstock.engine.hosting.os.clock import HELP
 from penstock.engine.hosting.os.interrupts import uninterruptible_condition
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.engine.runtime.interruption import uninterruptible

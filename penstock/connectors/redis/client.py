@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from penstock.common.extras import extra
 from penstock.connectors.api.messaging.tls import TlsBuilder
 from penstock.connectors.clients.tls import TlsFiles, tls_doubt, tls_refusal
-from penstock.engine.hosting.os.deadline import HELP
+from penstock.engine.hosting.os.clock import HELP
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 SCHEMES: Final = ("redis", "rediss", "unix")

@@ -19,7 +19,7 @@ import numpy as np
 from penstock.connectors.sql.engine import cursor_of
 from penstock.connectors.sql.pieces import Piece
 from penstock.connectors.sql.values import are_naive
-from penstock.engine.hosting.os.deadline import progress
+from penstock.engine.hosting.os.clock import progress
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

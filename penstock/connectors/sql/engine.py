@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from penstock.common.extras import extra
 from penstock.connectors.sql.errors import was_rolled_back
-from penstock.engine.hosting.os.deadline import progress
+from penstock.engine.hosting.os.clock import progress
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
-from penstock.engine.hosting.os.deadline import each_within, within
+from penstock.engine.hosting.os.clock import each_within, within
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.time import millis_of
 

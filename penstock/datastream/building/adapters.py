@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
-from penstock.datastream.building.as_given import as_given
 from penstock.datastream.building.checks import (
     arguments_of,
     built,
@@ -20,7 +19,7 @@ from penstock.datastream.building.checks import (
     check_is_object,
     check_methods,
 )
-from penstock.datastream.building.program import caller_location
+from penstock.datastream.building.program import as_given, caller_location
 from penstock.datastream.functions import (
     BroadcastProcessFunction,
     CoMapFunction,

@@ -3,6 +3,10 @@
 Does not know any host, and no operators except those of cached streams. Source: Flink
 StreamExecutionEnvironment.transformations and StreamGraphGenerator. As there, a node stays usable after `execute`: a
 run takes the nodes added since the last run, and all nodes that lead to them.
+
+Takes the snapshot of user code that a method of the API was given.
+
+Source: PyFlink, which pickles a function in `map`, `process` and so on; Flink ClosureCleaner's ensureSerializable.
 """
 
 from __future__ import annotations
@@ -11,9 +15,9 @@ import copy
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from penstock.datastream.building.as_given import as_given
+from penstock.engine.hosting.shipping.pickling import deserialize, serialize
 from penstock.engine.model.errors import GraphError
 from penstock.engine.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.engine.model.graph.stream_graph import ErrorRule, StreamEdge, StreamGraph, StreamNode
@@ -27,6 +31,25 @@ from penstock.engine.runtime.sink import Sink
 from penstock.engine.runtime.sources.contract import Source
 from penstock.engine.runtime.sources.operator import SourceOperator
 from penstock.engine.runtime.watermarks.strategy import WatermarkStrategy
+
+_V = TypeVar("_V")
+
+
+def as_given(value: _V, what: str, defined_at: str) -> _V:
+    """A copy that what the program changes later does not reach. `what`, `defined_at`: for the error's text.
+
+    Raises: GraphError: it cannot be pickled.
+    """
+    try:
+        copy: _V = deserialize(serialize(value))
+    except Exception as error:  # Pickling runs user code, which may raise anything.
+        raise GraphError(
+            f"{what}, built at {defined_at or 'an unknown place'}, cannot be sent to the "
+            f"TaskManagers: {type(error).__name__}: {error}. A function, and all that it refers "
+            "to, must be picklable: open files, locks, sockets and sessions belong into open(), "
+            "not into the constructor or a closure."
+        ) from error
+    return copy
 
 
 @dataclass(frozen=True, slots=True)

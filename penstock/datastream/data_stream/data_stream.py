@@ -17,8 +17,7 @@ from penstock.datastream.building import adapters as adapt
 from penstock.datastream.building.checks import built, check_columns
 from penstock.datastream.building.program import Upstream
 from penstock.datastream.building.stream_plumbing import StreamPlumbing, keyed
-from penstock.datastream.data_stream.outputs import StreamOutputs
-from penstock.datastream.data_stream.side_outputs import request_side_output
+from penstock.datastream.data_stream.outputs import StreamOutputs, request_side_output
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,

@@ -12,8 +12,7 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building import adapters as adapt
-from penstock.datastream.building.as_given import as_given
-from penstock.datastream.building.program import caller_location
+from penstock.datastream.building.program import as_given, caller_location
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.keyed_stream import KeyedStream
 from penstock.datastream.functions import Function, KeySelector

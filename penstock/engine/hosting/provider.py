@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.engine.hosting.network.wire.addresses import Endpoint
+from penstock.engine.hosting.network.wire.dialling import Tickets
 from penstock.engine.hosting.network.wire.handshake import Credentials
-from penstock.engine.hosting.network.wire.registration import Tickets
 from penstock.engine.hosting.reporting.logs.settings import LogSettings
-from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.hosting.taskmanager_order import TaskSettings
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.program import ProgramSettings
 from penstock.engine.model.slot_size import UNSIZED, SlotSize

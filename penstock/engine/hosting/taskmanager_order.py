@@ -3,6 +3,8 @@ JSON on its stdin.
 
 A `WorkerOrder` comes first, then a `ChildOrder` for each TaskManager that the process hosts. The driver writes
 both; the supervisor adds what is known only where it runs.
+
+What the tasks of a job need of its configuration, told to each TaskManager. Knows no task.
 """
 
 from __future__ import annotations
@@ -11,11 +13,57 @@ from dataclasses import dataclass, field
 
 from penstock.engine.hosting.network.wire.addresses import Addresses
 from penstock.engine.hosting.reporting.logs.settings import LogSettings
+from penstock.engine.hosting.reporting.metrics.taskmanager import MetricSettings
 from penstock.engine.hosting.shipping.worker_files import WorkerFiles
-from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.model.checkpoints import TaskCheckpointing
 from penstock.engine.model.deployment import SparkTask
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.slot_size import SlotSize
+from penstock.engine.runtime.network.network_settings import BlockingSettings, NetworkSettings
+from penstock.engine.runtime.state.settings import StateBackendSettings
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """How much a task does between two looks into its mailbox. `most_ms`: of user code. `column_rows`: rows of a call with columns;
+    0: any number.
+    """
+
+    most_ms: float = 5.0
+    column_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSettings:
+    """When a cancelled task is interrupted again, and when one without progress is told of or fails.
+
+    `progress_timeout_ms`: 0: never.
+    """
+
+    cancellation_interval_ms: int = 500
+    cancellation_timeout_ms: int = 3000
+    progress_timeout_ms: int = 10_000
+    fails_without_progress: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """`checkpointing` None: the job neither takes nor reads checkpoints."""
+
+    steps: StepSettings = field(default_factory=StepSettings)
+    frame_bytes: int = 1 << 20
+    watermark_interval_ms: int = 200
+    latency_interval_ms: int = 0
+    may_leave_splits_unaligned: bool = False
+    watch: WatchSettings = field(default_factory=WatchSettings)
+    checks_threads: bool = False
+    tells_all_frames: bool = False
+    job_parameters: tuple[tuple[str, str], ...] = ()
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    blocking: BlockingSettings = field(default_factory=BlockingSettings)
+    checkpointing: TaskCheckpointing | None = None
+    state_backend: StateBackendSettings = field(default_factory=StateBackendSettings)
+    metrics: MetricSettings = field(default_factory=MetricSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +73,7 @@ class WorkerOrder:
     `cores`, `files_root` and `spark_task` are set in the plain data where the task runs, because
     `engine/hosting/spark/executor_task.py` has none of our classes; the supervisor adds the rest. `has_log`: the
     executor has a log that is not the user's console. `progress_fd`: the process writes to it what
-    `engine/hosting/taskmanager/reports.py` has. `log_fd`: the executor's stderr. `switch_interval_s`: of `sys.setswitchinterval`; None:
+    `engine/hosting/taskmanager/residents.py` has. `log_fd`: the executor's stderr. `switch_interval_s`: of `sys.setswitchinterval`; None:
     Python's own.
     """
 

@@ -1,6 +1,10 @@
 """Protobuf messages as Rows, for sources and sinks; with a schema registry or without. Needs protobuf (`penstock[protobuf]`).
 
 Source: Flink's protobuf format, which is one of its Table API; the rules of the Protobuf Language Guide. Not in PyFlink.
+
+A class of messages that can be pickled: by the descriptors of its files, so that executors need no generated module.
+
+Needs protobuf (`penstock[protobuf]`). Source: google.protobuf's descriptor_pool and message_factory.
 """
 
 from __future__ import annotations
@@ -10,12 +14,12 @@ import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from penstock.common.extras import extra
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.typeinfo import TypeInformation
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.row import Row
 from penstock.engine.model.texts.bounded_text import bounded_repr
-from penstock.formats.protobuf.message_class import MessageClass, google, imports_to_register
 from penstock.formats.protobuf.values import Convert, Write, row_reader, row_type_of, row_writer
 from penstock.formats.registry.client import (
     MOST_SCHEMAS,
@@ -23,18 +27,78 @@ from penstock.formats.registry.client import (
     RegistryClient,
     Remembered,
     SchemaReference,
+    SchemaRegistry,
     checked_subject,
+    parted,
+    prefix_of,
 )
-from penstock.formats.registry.settings import SchemaRegistry
-from penstock.formats.registry.wire import parted, prefix_of
 
-# ---------------------------------------------------------------------- registered
-# Protobuf in the wire format of schema registries: which file of definitions, and which of its
-# messages.
-#
-# Behind the schema's id come the message's indexes: its place in the file, and in the messages
-# that it lies in. Source: Confluent's documentation of Schema Registry, "Wire format" (zigzag
-# varints, their number first; the first message is a single 0).
+_WELL_KNOWN: Final = ("google/protobuf/", "google/type/", "confluent/")
+"""Files that each registry knows."""
+
+
+def google(module: str) -> Any:
+    """A module of google.protobuf. Raises: ConfigurationError: it is not installed."""
+    return extra(f"google.protobuf.{module}", "protobuf", "Protobuf")
+
+
+class MessageClass:
+    """The class that protoc or the message factory made of a message's definition."""
+
+    def __init__(self, where: str, message_class: Any) -> None:
+        """`where`: begins errors. Raises: ConfigurationError: it is no class of messages."""
+        base = google("message").Message
+        if not isinstance(message_class, type) or not issubclass(message_class, base):
+            raise ConfigurationError(
+                f"{where}: expected a message class that protoc has made, such as Order of "
+                f"orders_pb2, got {message_class!r}."
+            )
+        self._class: Any = message_class
+        self._files: tuple[bytes, ...] = ()
+        self._name: str = self.descriptor.full_name
+
+    @property
+    def message(self) -> Any:
+        """The class itself."""
+        if self._class is None:
+            pool = google("descriptor_pool").DescriptorPool()
+            for file in self._files:
+                pool.AddSerializedFile(file)
+            descriptor = pool.FindMessageTypeByName(self._name)
+            self._class = google("message_factory").GetMessageClass(descriptor)
+        return self._class
+
+    @property
+    def descriptor(self) -> Any:
+        return self.message.DESCRIPTOR
+
+    def takes(self, value: object) -> bool:
+        """Whether it is a message of this name, whatever its class."""
+        descriptor = getattr(value, "DESCRIPTOR", None)
+        return bool(getattr(descriptor, "full_name", None) == self._name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        files = tuple(file.serialized_pb for file in _with_imports(self.descriptor.file))
+        return {"_class": None, "_files": files, "_name": self._name}
+
+
+def _with_imports(file: Any) -> Iterator[Any]:
+    """The files that it imports, each once and before those that import it, and the file."""
+    seen: set[str] = set()
+
+    def each(one: Any) -> Iterator[Any]:
+        if one.name not in seen:
+            seen.add(one.name)
+            for imported in one.dependencies:
+                yield from each(imported)
+            yield one
+
+    return each(file)
+
+
+def imports_to_register(file: Any) -> list[Any]:
+    """The files that it imports and that a registry does not know by itself."""
+    return [one for one in file.dependencies if not one.name.startswith(_WELL_KNOWN)]
 
 
 KIND: Final = "PROTOBUF"
@@ -144,14 +208,6 @@ def _name_at(file: Any, indexes: Sequence[int], *, counts_entries: bool) -> str 
     return ".".join(names)
 
 
-# ---------------------------------------------------------------------- evolution
-# Whether fields that a writer and a reader number alike can be read: Protobuf itself drops those
-# of another form without a word.
-#
-# Source: Protobuf's language guide, "Updating A Message Type": which types have the same form on
-# the wire.
-
-
 _BYTES, _MESSAGE = "bytes", "message"
 _NAMES: Final[Mapping[int, str]] = {
     1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32",
@@ -205,11 +261,7 @@ def _unreadable(writers: Mapping[str, Any], reader: Any, seen: set[str]) -> Iter
             yield from _unreadable(writers, mine.message_type, seen)
 
 
-# ---------------------------------------------------------------------- schemas
-
-
 __all__ = ["ProtobufDeserializationSchema", "ProtobufSerializationSchema"]
-
 Writer = tuple[int, tuple[int, ...]]
 """The id of a writer's schema, and the indexes of its message."""
 

@@ -4,11 +4,11 @@ from penstock.formats.registry.avro import (
     ConfluentRegistryAvroDeserializationSchema,
     ConfluentRegistryAvroSerializationSchema,
 )
+from penstock.formats.registry.client import SchemaRegistry
 from penstock.formats.registry.json import (
     ConfluentRegistryJsonDeserializationSchema,
     ConfluentRegistryJsonSerializationSchema,
 )
-from penstock.formats.registry.settings import SchemaRegistry
 
 __all__ = [
     "ConfluentRegistryAvroDeserializationSchema",

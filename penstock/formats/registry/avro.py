@@ -23,11 +23,12 @@ from penstock.formats.registry.client import (
     RegisteredSchema,
     RegistryClient,
     Remembered,
+    SchemaRegistry,
     checked_subject,
+    parted,
+    prefix_of,
     refusing,
 )
-from penstock.formats.registry.settings import SchemaRegistry
-from penstock.formats.registry.wire import parted, prefix_of
 
 __all__ = [
     "ConfluentRegistryAvroDeserializationSchema",

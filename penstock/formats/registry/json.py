@@ -16,11 +16,17 @@ from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.engine.runtime.elements import ColumnBatch
 from penstock.formats.json import JsonRowDeserializationSchema
-from penstock.formats.json_schema import JsonShape, shape_of_schema
-from penstock.formats.json_shapes import Write, writer_of
-from penstock.formats.registry.client import RegisteredSchema, RegistryClient, checked_subject
-from penstock.formats.registry.settings import SchemaRegistry
-from penstock.formats.registry.wire import MAGIC, PREFIX_BYTES, parted, prefix_of
+from penstock.formats.json_schema import JsonShape, Write, shape_of_schema, writer_of
+from penstock.formats.registry.client import (
+    MAGIC,
+    PREFIX_BYTES,
+    RegisteredSchema,
+    RegistryClient,
+    SchemaRegistry,
+    checked_subject,
+    parted,
+    prefix_of,
+)
 
 __all__ = [
     "ConfluentRegistryJsonDeserializationSchema",

@@ -22,23 +22,21 @@ from penstock.engine.model.states import ExecutionState
 from penstock.ops.autoscaler.rules.autoscaler import Autoscaler
 from penstock.ops.autoscaler.rules.decisions import AutoscalerEffect, Decision, ScalingEvent
 from penstock.ops.autoscaler.rules.evaluation import Evaluation
-from penstock.ops.autoscaler.rules.events import (
+from penstock.ops.autoscaler.rules.samples import (
+    ClusterRoom,
     DecisionWanted,
     JobMeasured,
     JobRescaled,
     JobRestarted,
-    RescaleRefused,
-)
-from penstock.ops.autoscaler.rules.samples import (
-    ClusterRoom,
     MemorySample,
+    RescaleRefused,
     ScaledEdge,
     ScaledVertex,
     Topology,
     VertexSample,
 )
 from penstock.ops.autoscaler.rules.settings import AutoscalerSettings
-from penstock.ops.jobs.diagnosis.figures import GARBAGE, MOST, USED
+from penstock.ops.jobs.diagnosis.watermarks import GARBAGE, MOST, USED
 from penstock.ops.jobs.snapshots import JobSnapshot, VertexFacts, VertexSnapshot
 
 # ---------------------------------------------------------------------- autoscaler samples

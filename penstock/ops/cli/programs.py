@@ -29,8 +29,7 @@ from penstock.ops.cli.doctor import doctor
 from penstock.ops.cli.plan import PlanExecutor, PlanShown, shape_of
 from penstock.ops.cli.remote.texts import answered, complain
 from penstock.ops.cli.run_in_session import check_without_session, in_session
-from penstock.ops.cli.savepoint_check import BAD_USE, check_savepoint
-from penstock.ops.cli.savepoints import render_rows, render_savepoint
+from penstock.ops.cli.savepoint_check import BAD_USE, check_savepoint, render_rows, render_savepoint
 from penstock.ops.cli.session import session
 from penstock.ops.cli.transactions import transactions
 from penstock.ops.history.server import HistoryServer

@@ -15,7 +15,7 @@ from penstock.engine.hosting.checkpoints.reader import Savepoint, read_savepoint
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.runtime.operators.sinks import COMMITTABLES
 from penstock.ops.cli.remote.texts import complain, moment, shown
-from penstock.ops.cli.savepoints import shown_bytes
+from penstock.ops.cli.savepoint_check import shown_bytes
 
 KAFKA: Final = "Kafka"
 SQL: Final = "SQL"

@@ -18,7 +18,7 @@ from penstock.engine.hosting.os.clock import monotonic_ms, wall_ms
 from penstock.engine.hosting.os.file_systems import parted
 from penstock.engine.hosting.os.waiting import Given, owe
 from penstock.engine.hosting.os.worker_thread import WorkerThreads
-from penstock.engine.hosting.reporting.logs.folding import Folding, Repeats
+from penstock.engine.hosting.reporting.logs.lines import Folding, Repeats
 from penstock.engine.hosting.reporting.say import say
 from penstock.engine.model.config import Settings
 from penstock.engine.model.graph.auto_parallelism import UNDECIDED

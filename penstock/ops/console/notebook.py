@@ -1,18 +1,149 @@
 """How a notebook shows a job: drawn when somebody looks, and again while the job runs, in the same place.
 
 Knows IPython only where a notebook calls it, and needs nothing of it elsewhere. Source: IPython's rich display protocol.
+
+A job as a notebook shows it: its state, its vertices with their rates, and the verdict, as HTML and as text. Pure.
+
+The HTML needs no script, and is a plain table where a page drops its styles too. Colours follow the page's theme. The table is that of
+the console (`progress_table.py`), with the same figures in the same form.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
 from typing import Any, Final, Protocol, runtime_checkable
 
+from penstock.engine.model.messages import TaskIo, VertexProgress
 from penstock.engine.model.program import JobControl
-from penstock.ops.console.job_picture import JobPicture, picture_of
-from penstock.ops.console.progress import Rates
+from penstock.ops.console.live_view import COLUMNS, Column
+from penstock.ops.console.progress import (
+    Moment,
+    Rates,
+    Snapshot,
+    checkpoint_text,
+    line_of,
+    snapshot_of,
+    under_way_text,
+)
+from penstock.ops.jobs.checkpoint_record import END_TO_END, figures_of
+from penstock.ops.jobs.diagnosis.watermarks import LAST_WATERMARK_MS, NO_WATERMARK_MS
+from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
 from penstock.ops.registry.job_registry import JOB_REGISTRY, Look
+
+_SHOWN: Final = tuple(one for one in COLUMNS if one.is_in_wide_windows)
+_STYLE: Final = """
+.penstock-job { overflow-x: auto; line-height: 1.4; }
+.penstock-job p { margin: 0.2em 0; }
+.penstock-job table { border-collapse: collapse; margin: 0.4em 0; color: inherit; }
+.penstock-job th, .penstock-job td {
+  padding: 0.15em 0.9em 0.15em 0; text-align: right; white-space: nowrap; background: none;
+}
+.penstock-job th { border-bottom: 1px solid currentColor; font-weight: normal; opacity: 0.7; }
+.penstock-job th:first-child, .penstock-job td:first-child {
+  text-align: left; white-space: normal; min-width: 9em; overflow-wrap: anywhere;
+}
+.penstock-job td:nth-child(2), .penstock-job th:nth-child(2) { text-align: left; }
+.penstock-job .yellow { color: var(--jp-warn-color1, #b26a00); font-weight: bold; }
+.penstock-job .red { color: var(--jp-error-color1, #d32f2f); font-weight: bold; }
+.penstock-job small { opacity: 0.7; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPicture:
+    """`sentences`: the verdict. `id_text`: the job's id."""
+
+    id_text: str
+    snapshot: Snapshot
+    sentences: tuple[str, ...]
+
+    def html(self) -> str:
+        """Return a part of a page. All names are escaped."""
+        now = self.snapshot
+        titles = "".join(f"<th>{escape(one.title)}</th>" for one in _SHOWN)
+        rows = "".join(
+            f"<tr><td>{escape(row.name)}</td>"
+            + "".join(_cell(one, one.text(row), one.style(row)) for one in _SHOWN)
+            + "</tr>"
+            for row in now.rows
+        )
+        sentences = "".join(f"<p>{escape(one)}</p>" for one in self.sentences)
+        return (
+            f'<div class="penstock-job"><style>{_STYLE}</style>'
+            f"<p><b>{escape(now.job_name)}</b>: {escape(now.headline)}</p>{sentences}"
+            f"<table><thead><tr><th>vertex</th>{titles}</tr></thead><tbody>{rows}</tbody></table>"
+            f"<p><small>job {escape(self.id_text)}</small></p></div>"
+        )
+
+    def text(self) -> str:
+        """Return the same in lines, for where there is no HTML."""
+        return "\n".join([line_of(self.snapshot), *self.sentences])
+
+
+def _cell(_column: Column, text: str, style: str) -> str:
+    kind = f' class="{escape(style)}"' if style else ""
+    return f"<td{kind}>{escape(text)}</td>"
+
+
+def picture_of(job: JobSnapshot, sentences: Iterable[str], rates: Rates) -> JobPicture:
+    """Return the job as it is now. `rates`: told of the job before; of one that has ended the averages are shown."""
+    has_ended = job.ended_ms >= 0
+    until_ms = job.ended_ms if has_ended else job.now_ms
+    moment = Moment(max(0, until_ms - job.facts.submitted_ms) / 1000, job.now_ms)
+    snapshot = snapshot_of(
+        (job.facts.name, job.status),
+        [_progress(one) for one in job.vertices],
+        Rates(0.0) if has_ended else rates,
+        moment,
+        _checkpoints(job),
+    )
+    return JobPicture(job.job_id, snapshot, tuple(sentences))
+
+
+def _checkpoints(job: JobSnapshot) -> str:
+    known = job.checkpoints
+    done = [one for one in (known.latest_completed, known.latest_savepoint) if one is not None]
+    parts = []
+    if done:
+        newest = max(done, key=lambda one: one.checkpoint_id)
+        figures = figures_of(newest)
+        parts.append(
+            checkpoint_text(
+                newest.checkpoint_type,
+                newest.checkpoint_id,
+                max(0, figures[END_TO_END]),
+                figures["state_size"],
+                max(0, job.now_ms - newest.ended_ms),
+            )
+        )
+    if known.in_progress and job.ended_ms < 0:
+        parts.append(under_way_text(known.in_progress))
+    return ", ".join(parts)
+
+
+def _progress(vertex: VertexSnapshot) -> VertexProgress:
+    ios = [io or TaskIo() for io in vertex.ios]
+    lowest = min((io.watermark_ms for io in ios), default=NO_WATERMARK_MS)
+    ended = all(one.state.is_terminal for one in vertex.attempts)
+    return VertexProgress(
+        vertex_id=vertex.facts.vertex_id,
+        name=vertex.facts.name,
+        parallelism=len(vertex.attempts),
+        states=dict(Counter(one.state for one in vertex.attempts)),
+        records_in=sum(io.records_in for io in ios),
+        records_out=sum(io.records_out for io in ios),
+        busy_ms_per_s=0.0 if ended else max((io.busy_ms_per_s for io in ios), default=0.0),
+        backpressured_ms_per_s=0.0
+        if ended
+        else max((io.backpressured_ms_per_s for io in ios), default=0.0),
+        watermark_ms=lowest if NO_WATERMARK_MS < lowest < LAST_WATERMARK_MS else None,
+    )
+
 
 _WINDOW_S: Final = 5.0
 _PAUSE_S: Final = 1.0

@@ -25,13 +25,12 @@ from penstock.engine.hosting.network.wire.addresses import (
     addresses_of,
     listen,
 )
-from penstock.engine.hosting.network.wire.dialling import Proven
+from penstock.engine.hosting.network.wire.dialling import Proven, Tickets
 from penstock.engine.hosting.network.wire.handshake import ROLE_PROBE, Credentials
-from penstock.engine.hosting.network.wire.registration import Tickets
 from penstock.engine.hosting.network.wire.tls import new_identity
 from penstock.engine.hosting.os.file_systems import local_path
 from penstock.engine.hosting.os.private_files import NotPrivate, make_folder
-from penstock.engine.hosting.shipping.least_versions import LEAST
+from penstock.engine.hosting.shipping.interpreter import LEAST
 from penstock.engine.hosting.shipping.package_archive import package_archive
 from penstock.engine.hosting.spark import executor_task
 from penstock.engine.hosting.spark.checks import (
@@ -41,7 +40,7 @@ from penstock.engine.hosting.spark.checks import (
     configuration_findings,
     urgency,
 )
-from penstock.engine.hosting.spark.doctor_lines import Lines
+from penstock.engine.hosting.spark.doctor_probe import Lines
 from penstock.engine.hosting.spark.provider import control_endpoint_of
 from penstock.engine.hosting.spark.slots import SparkSlots
 from penstock.engine.model.config import Settings

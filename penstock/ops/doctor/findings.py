@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from penstock.engine.hosting.shipping.least_versions import is_too_old, least_text, numbers
+from penstock.engine.hosting.shipping.interpreter import is_too_old, least_text, numbers
 from penstock.engine.hosting.spark.checks import ALL_JOBS, STREAMING, Finding
 from penstock.engine.model.texts.amounts import counted
 

@@ -18,9 +18,9 @@ from penstock.engine.hosting.os.file_systems import local_path
 from penstock.engine.hosting.os.waiting import is_in_a_hurry
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.texts.redaction import without_credentials
-from penstock.ops.history.files import ArchiveExists, write_archive
+from penstock.ops.history.library import ArchiveExists, write_archive
 from penstock.ops.jobs.views.archive import archive_of
-from penstock.ops.registry.environment import environment
+from penstock.ops.jobs.views.cluster import environment
 from penstock.ops.registry.job_registry import JobRegistry
 
 _LOG: Final = logging.getLogger(__name__)

@@ -34,8 +34,7 @@ from penstock.engine.model.messages import (
 )
 from penstock.engine.model.states import ExecutionState, JobStatus
 from penstock.ops.jobs.checkpoint_record import CheckpointRecord
-from penstock.ops.jobs.events import FailuresSeen
-from penstock.ops.jobs.failure_record import FailureRecord
+from penstock.ops.jobs.failure_record import FailureRecord, FailuresSeen
 from penstock.ops.jobs.lane import VertexLane
 from penstock.ops.jobs.snapshots import (
     AttemptSnapshot,

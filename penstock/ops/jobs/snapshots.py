@@ -17,8 +17,7 @@ from penstock.engine.model.ids import AllocationId, JobId, ResourceId, TaskManag
 from penstock.engine.model.job_events import SlotsMissing
 from penstock.engine.model.messages import FailureInfo, RegisterTaskManager, TaskIo
 from penstock.engine.model.states import ExecutionState, JobStatus
-from penstock.ops.jobs.events import FailureSeen
-from penstock.ops.jobs.failure_record import NO_GROUPS, FailureGroups
+from penstock.ops.jobs.failure_record import NO_GROUPS, FailureGroups, FailureSeen
 from penstock.ops.jobs.lane import NO_LANE, Lane
 from penstock.ops.jobs.story_record import NO_STORY, Story
 from penstock.ops.metrics.job_metrics import StateKind

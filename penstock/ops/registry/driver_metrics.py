@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.engine.hosting.jobmanager.handle import JobHandle
-from penstock.engine.hosting.reporting.metrics.driver import driver_place, driver_registry
+from penstock.engine.hosting.reporting.metrics.process import driver_place, driver_registry
 from penstock.engine.metrics.scopes import Component, Place
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import JobId, taskmanager_name
@@ -19,13 +19,12 @@ from penstock.engine.model.job_events import TaskDeployed, TaskManagerLost
 from penstock.engine.model.messages import ExecutionStateChanged, JobStatusChanged, MetricsReport
 from penstock.engine.model.metrics import Measured, MetricType
 from penstock.engine.model.states import JobStatus
-from penstock.ops.jobs.checkpoint_record import figures_of
+from penstock.ops.jobs.checkpoint_record import figures_of, statistics_of
 from penstock.ops.jobs.snapshots import JobFacts, JobSnapshot, VerticesReplaced
-from penstock.ops.jobs.statistics import statistics_of
 from penstock.ops.jobs.views.taskmanagers import slots_of
-from penstock.ops.metrics.deployment_times import DeploymentTimes
 from penstock.ops.metrics.job_metrics import (
     NO_CHECKPOINT,
+    DeploymentTimes,
     JobTimes,
     LastCheckpointData,
     checkpoint_metrics,

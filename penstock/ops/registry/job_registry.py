@@ -2,6 +2,10 @@
 
 Any thread may ask. One thread folds what is recorded, twice a second and whenever somebody asks. It lets other threads run
 after each few events, because a job's control loop must not wait for it.
+
+Records what happens to one job. The job's own thread pays for one entry in a queue per event, and nothing else.
+
+Another thread takes the entries out and folds them (`job_registry.py`).
 """
 
 from __future__ import annotations
@@ -10,36 +14,103 @@ import contextlib
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from penstock.engine.hosting.jobmanager.handle import JobHandle
-from penstock.engine.hosting.os.clock import give_way, wall_ms
-from penstock.engine.hosting.reporting.metrics.driver import driver_place
+from penstock.engine.hosting.observer import JobEnded, JobObserver, JobTick
+from penstock.engine.hosting.os.clock import give_way, monotonic_ms, wall_ms
+from penstock.engine.hosting.reporting.metrics.process import driver_place
+from penstock.engine.machines.job.exception_history import (
+    ExceptionHistory,
+    FailureEntry,
+    OneFailure,
+)
 from penstock.engine.model.ids import JobId, VertexId
+from penstock.engine.model.messages import (
+    GraphReplaced,
+    JobStatusChanged,
+    MetricsReport,
+    RescalesChanged,
+)
 from penstock.engine.model.program import JobControl
 from penstock.engine.model.states import JobStatus
-from penstock.ops.jobs.diagnosis.figures import StoredFigures
 from penstock.ops.jobs.diagnosis.history import Since, VerdictHistory
 from penstock.ops.jobs.diagnosis.verdict import Verdict, verdict_on
-from penstock.ops.jobs.lane_history import JobLanes
-from penstock.ops.jobs.record import JobRecord
-from penstock.ops.jobs.snapshots import DriverSnapshot, JobFacts, JobSnapshot, VertexSnapshot
-from penstock.ops.jobs.traces.job_traces import JobTraces, Trace
-from penstock.ops.jobs.vertex_history import JobHistory
+from penstock.ops.jobs.diagnosis.watermarks import StoredFigures
+from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
+from penstock.ops.jobs.job_traces import JobTraces, Trace
+from penstock.ops.jobs.record import RECORDED, JobRecord
+from penstock.ops.jobs.snapshots import (
+    DriverSnapshot,
+    JobFacts,
+    JobSnapshot,
+    VertexSnapshot,
+    VerticesReplaced,
+)
+from penstock.ops.jobs.vertex_history import JobHistory, JobLanes
 from penstock.ops.metrics.history_rings import Resolution, Rows, VertexHistory
 from penstock.ops.metrics.store import MetricStore
 from penstock.ops.registry.driver_metrics import DriverMetrics
-from penstock.ops.registry.recorder import Recorder
+from penstock.ops.registry.facts import vertices_of
 
-# ---------------------------------------------------------------------- histories
-# The histories of all jobs of this driver, in memory of a bounded size.
-#
-# Belongs to whoever holds the job_registry's lock. Looking lets other threads run after each few
-# subtasks, because a job's control loop must not wait for it.
+MOST_WAITING: Final = 200_000
+"""If the thread that takes entries out does not run, older entries are dropped rather than memory filled."""
+
+
+class Recorder(JobObserver):
+    """`entries`: (event, epoch milliseconds), oldest first. Its owner pops from the left, on any one thread."""
+
+    def __init__(self) -> None:
+        self.entries: deque[tuple[Any, int]] = deque(maxlen=MOST_WAITING)
+        self._failures_told = 0
+
+    def _note(self, event: Any) -> None:
+        self.entries.append((event, time.time_ns() // 1_000_000))
+
+    def observe(self, event: object) -> None:
+        if isinstance(event, GraphReplaced):
+            facts = vertices_of(event.job_graph)
+            first, is_planned = event.first_attempt, event.is_planned
+            event = VerticesReplaced(facts, first, is_planned, event.checkpoint_id, event.kept)
+        elif isinstance(event, RescalesChanged):
+            event = event.rescales.shifted(wall_ms() - monotonic_ms())
+        elif isinstance(event, JobTick | JobEnded):
+            self._note_failures(event.job.exceptions)
+        if type(event) in RECORDED or isinstance(event, MetricsReport):
+            self._note(event)
+        elif isinstance(event, JobEnded):
+            self._note(JobStatusChanged(event.status, 0))
+
+    def _note_failures(self, history: ExceptionHistory) -> None:
+        if history.changes == self._failures_told:
+            return
+        self._failures_told = history.changes
+        offset_ms = wall_ms() - monotonic_ms()
+        entries = tuple(
+            (
+                _seen(entry.root, entry, offset_ms),
+                tuple(_seen(one, entry, offset_ms) for one in entry.concurrent),
+            )
+            for entry in history
+        )
+        self._note(FailuresSeen(entries))
+
+
+def _seen(one: OneFailure, entry: FailureEntry, offset_ms: int) -> FailureSeen:
+    return FailureSeen(
+        one.failure,
+        one.at_ms + offset_ms,
+        one.task,
+        one.attempt_id,
+        one.location,
+        one.number,
+        entry.restart,
+        entry.delay_ms,
+    )
 
 
 MOST_VERTICES: Final = 1_000
@@ -115,9 +186,6 @@ class Histories:
                 return False
             self.forget(next(iter(self._ended)))
         return True
-
-
-# ---------------------------------------------------------------------- job_registry
 
 
 _LOG: Final = logging.getLogger(__name__)

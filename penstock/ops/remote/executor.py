@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.engine.hosting.jobmanager.driver_streams import PRINT_STREAM
-from penstock.engine.hosting.program.frames_of_job import reads_frames
+from penstock.engine.hosting.program.host import reads_frames
 from penstock.engine.hosting.program.settings import HOST_DEFAULTS
 from penstock.engine.hosting.program.submitted_jobs import submitted_job
 from penstock.engine.hosting.reporting.say import say
@@ -21,11 +21,9 @@ from penstock.engine.model.graph.stream_graph import StreamGraph
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.options.program import REMOTE, DeploymentOptions
 from penstock.engine.model.program import FRAME_STREAM, ProgramSettings
-from penstock.ops.remote.heartbeats import heartbeat_times_of
-from penstock.ops.remote.job import RemoteJob
+from penstock.ops.remote.job import RemoteJob, heartbeat_times_of
 from penstock.ops.remote.rows import check_rows
-from penstock.ops.remote.session_client import SessionClient
-from penstock.ops.remote.submission import Submission, packed
+from penstock.ops.remote.session_client import SessionClient, Submission, packed
 
 _OF_THE_SESSION: Final = (
     "rest.",

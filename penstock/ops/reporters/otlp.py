@@ -22,8 +22,15 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from penstock.engine.hosting.os.clock import give_way
 from penstock.engine.model.options.reporters import OtlpOptions
 from penstock.ops.metrics.otlp import Delta, OtlpPoints, Point, Summary, pieces
-from penstock.ops.reporters.otlp_sending import NotSent, Sender, Signal, sender_to
-from penstock.ops.reporters.otlp_settings import attribute, endpoint_of, resource_of
+from penstock.ops.reporters.otlp_sending import (
+    NotSent,
+    Sender,
+    Signal,
+    attribute,
+    endpoint_of,
+    resource_of,
+    sender_to,
+)
 from penstock.ops.reporters.pushing import PushingReporter
 from penstock.ops.reporters.settings import ReporterSettings
 from penstock.ops.reporters.source import lent_metrics

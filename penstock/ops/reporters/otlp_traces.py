@@ -24,14 +24,15 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from penstock.engine.model.options.reporters import EventReporterOptions, TraceReporterOptions
-from penstock.ops.jobs.traces.job_traces import Trace
-from penstock.ops.jobs.traces.spans import Event, Span
-from penstock.ops.reporters.otlp_sending import Message, Signal, sender_to
-from penstock.ops.reporters.otlp_settings import (
+from penstock.ops.jobs.job_traces import Event, Span, Trace
+from penstock.ops.reporters.otlp_sending import (
     ExporterOptions,
+    Message,
+    Signal,
     attribute,
     endpoint_of,
     resource_of,
+    sender_to,
 )
 from penstock.ops.reporters.settings import ReporterSettings
 from penstock.ops.reporters.traces import TraceReporter

@@ -19,8 +19,7 @@ from penstock.engine.model.options.reporters import (
     ReporterOptions,
     TraceReporterOptions,
 )
-from penstock.ops.metrics.filters import MetricFilter
-from penstock.ops.metrics.selection import Selection
+from penstock.ops.metrics.selection import MetricFilter, Selection
 
 T = TypeVar("T")
 _FACTORY_KEY: Final = ReporterOptions.FACTORY.key.partition(NAME)[2]

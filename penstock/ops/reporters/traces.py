@@ -14,9 +14,8 @@ from typing import Final, TypeAlias
 
 from penstock.engine.model.metrics import MetricType
 from penstock.engine.model.options.reporters import EventReporterOptions, TraceReporterOptions
-from penstock.ops.jobs.traces.job_traces import Trace
-from penstock.ops.jobs.traces.spans import Event, Span
-from penstock.ops.metrics.filters import MetricFilter
+from penstock.ops.jobs.job_traces import Event, Span, Trace
+from penstock.ops.metrics.selection import MetricFilter
 from penstock.ops.registry import job_registry
 from penstock.ops.reporters.pushing import PushingReporter
 from penstock.ops.reporters.settings import SPANS, ReporterSettings

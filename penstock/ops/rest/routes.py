@@ -12,17 +12,16 @@ from typing import Any, Final, TypeAlias
 
 from penstock import __version__
 from penstock.ops.jobs.views import (
-    checkpoint_times,
+    bottleneck,
+    checkpoints,
     cluster,
     exceptions,
     jobs,
-    options,
     rescales,
-    skew,
     taskmanagers,
     vertices,
 )
-from penstock.ops.registry.environment import environment
+from penstock.ops.jobs.views.cluster import environment
 from penstock.ops.rest.answers import Answer, Asked
 from penstock.ops.rest.requests import actions, autoscaler_answers, handlers
 from penstock.ops.rest.requests import dashboard_handlers as dashboard
@@ -206,10 +205,10 @@ _JOBS: Final = (
         ("/accumulators?includeSerializedValue", jobs.accumulators, "There are none."),
         ("/config", jobs.config, "How the job is executed."),
         ("/jobmanager/config", cluster.job_options, "The options of the job."),
-        ("/options", options.options,
+        ("/options", jobs.options,
          "All options with their values, and who set them. Not in Flink."),
         ("/plan", jobs.plan, "The plan of the job."),
-        ("/checkpoints/strip", checkpoint_times.strip,
+        ("/checkpoints/strip", checkpoints.strip,
          "The last checkpoints, and what each waited for. Not in Flink."),
     ),
     *_routes(
@@ -281,7 +280,7 @@ _VERTICES: Final = (
         _VERTEX, Driver.vertex,
         ("", vertices.details, "A vertex with its subtasks."),
         ("/backpressure", vertices.backpressure, "Back pressure of each subtask."),
-        ("/skew", skew.skew, "How the records of a vertex are spread. Not in Flink."),
+        ("/skew", bottleneck.skew, "How the records of a vertex are spread. Not in Flink."),
         ("/subtasktimes", vertices.times, "When each subtask entered its states."),
         ("/taskmanagers", vertices.taskmanagers, "Subtasks by TaskManager."),
     ),

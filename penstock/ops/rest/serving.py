@@ -15,8 +15,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from penstock.engine.hosting.network.wire.acceptor import Complaints
-from penstock.engine.hosting.network.wire.local_peer import is_of_this_user
+from penstock.engine.hosting.network.wire.acceptor import Complaints, is_of_this_user
 from penstock.engine.hosting.os.waiting import is_in_a_hurry
 from penstock.engine.model.config import Settings
 from penstock.engine.model.options.rest import RestOptions

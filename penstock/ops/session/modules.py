@@ -26,7 +26,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Final
 
-from penstock.engine.hosting.os.own_folder import OwnFolder
+from penstock.engine.hosting.os.private_files import OwnFolder
 from penstock.engine.hosting.reporting.logs.driver import job_of_thread
 from penstock.engine.hosting.shipping.missing_packages import MissingPackages, missing_packages
 from penstock.engine.hosting.shipping.module_archive import unpack

@@ -31,7 +31,7 @@ from penstock.engine.model.options.rest import RestOptions
 from penstock.engine.model.options.scheduling import SchedulingOptions
 from penstock.ops.operations import install
 from penstock.ops.remote.rows import Piece
-from penstock.ops.remote.submission import check_versions, own_versions
+from penstock.ops.remote.session_client import check_versions, own_versions
 from penstock.ops.rest.server import address_of_server
 from penstock.ops.rest.session_place import ROWS_KEY, SESSION_PLACE
 from penstock.ops.session.modules import ModuleSpaces

@@ -24,7 +24,7 @@ from penstock.engine.hosting.jobmanager.handle import JobHandle
 from penstock.engine.hosting.os.clock import monotonic_ms
 from penstock.engine.hosting.os.session_jobs import SESSION_JOBS, SessionJob
 from penstock.engine.hosting.program.executor import ClusterExecutor
-from penstock.engine.hosting.program.frames_of_job import reads_frames
+from penstock.engine.hosting.program.host import reads_frames
 from penstock.engine.hosting.spark.batch.job import BatchJob
 from penstock.engine.machines.dispatcher import (
     Cancel,
@@ -62,7 +62,7 @@ from penstock.engine.model.program import JobControl
 from penstock.engine.model.states import JobStatus
 from penstock.engine.model.texts.error_text import traceback_of
 from penstock.ops.remote.rows import Piece
-from penstock.ops.remote.submission import Submission, opened
+from penstock.ops.remote.session_client import Submission, opened
 from penstock.ops.session.modules import ModuleSpaces
 
 # ---------------------------------------------------------------------- collected rows

@@ -31,7 +31,7 @@ from penstock.engine.hosting.jobmanager.coordinators.source_coordinator import (
     SourceCoordinator,
 )
 from penstock.engine.hosting.shipping.pickling import deserialize, serialize
-from penstock.engine.hosting.taskmanager.task.split_fetcher import FetcherThread
+from penstock.engine.hosting.taskmanager.task.source_input import FetcherThread
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, VertexId
 from penstock.engine.model.messages import AddSplits, NoMoreSplits, SourceEvent, SplitRequest
 from penstock.engine.runtime.codecs.by_type import codec_of

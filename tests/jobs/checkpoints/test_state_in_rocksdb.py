@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.hosting.checkpoints.metadata import decode_metadata
+from penstock.engine.hosting.checkpoints.storage import decode_metadata
 from penstock.engine.model.checkpoints import FileHandle
 from penstock.engine.model.errors import ConfigurationError, JobCancelledError, JobExecutionError
 from tests.tools.programs.checkpoint_programs import (

@@ -8,8 +8,8 @@ from penstock.common import Types, WatermarkStrategy
 from penstock.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream import OutputTag, RuntimeExecutionMode
 from penstock.engine.model.errors import JobExecutionError
-from penstock.formats import json_fields
-from penstock.formats import json_records as records
+from penstock.formats import json_columns
+from penstock.formats import json_columns as records
 from penstock.testing import MiniCluster
 from tests.tools.programs.environments import collected, minicluster_environment
 
@@ -36,14 +36,14 @@ def parser(request, monkeypatch):
 def batches(monkeypatch):
     """The classes of batches that readers of fields have made."""
     made = []
-    batch = json_fields.FieldsReader.batch
+    batch = json_columns.FieldsReader.batch
 
     def noted(self, *args, **options):
         found = batch(self, *args, **options)
         made.append(type(found).__name__)
         return found
 
-    monkeypatch.setattr(json_fields.FieldsReader, "batch", noted)
+    monkeypatch.setattr(json_columns.FieldsReader, "batch", noted)
     return made
 
 

@@ -28,7 +28,7 @@ from penstock.datastream.formats import (
     SchemaRegistry,
 )
 from penstock.engine.model.errors import JobExecutionError
-from penstock.formats.registry.wire import prefix_of
+from penstock.formats.registry.client import prefix_of
 from penstock.testing import CollectingSink
 from tests.tools.brokers.kafka_topics import bounded, consumed, produce, sink_builder
 from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.ops.remote.submission import own_versions
+from penstock.ops.remote.session_client import own_versions
 from penstock.ops.rest import server
 from penstock.ops.rest.session_place import MEDIA
 from tests.tools.hosting.rest import rest_server

@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 from penstock.engine.model.config import Settings
 from penstock.engine.model.ids import VertexId
 from penstock.ops.autoscaler.rules.autoscaler import Autoscaler
-from penstock.ops.autoscaler.rules.events import (
+from penstock.ops.autoscaler.rules.evaluation import propose
+from penstock.ops.autoscaler.rules.samples import (
     DecisionWanted,
     JobMeasured,
     JobRescaled,
     JobRestarted,
+    ScaledEdge,
+    ScaledVertex,
+    Topology,
+    VertexSample,
 )
-from penstock.ops.autoscaler.rules.parallelism import propose
-from penstock.ops.autoscaler.rules.samples import ScaledEdge, ScaledVertex, Topology, VertexSample
 from penstock.ops.autoscaler.rules.settings import AutoscalerSettings, autoscaler_settings_of
 
 FLINK, PENSTOCK = "flink", "penstock"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from penstock.engine.hosting.taskmanager.task.split_fetcher import FetcherThread
+from penstock.engine.hosting.taskmanager.task.source_input import FetcherThread
 from penstock.engine.runtime.elements import ColumnBatch
 from penstock.engine.runtime.records.dead_letters import checked
 from penstock.engine.runtime.sink import WriterContext

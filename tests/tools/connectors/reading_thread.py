@@ -2,7 +2,7 @@
 
 import threading
 
-from penstock.engine.hosting.taskmanager.task.split_fetcher import FetcherThread
+from penstock.engine.hosting.taskmanager.task.source_input import FetcherThread
 from penstock.engine.runtime.records.dead_letters import checked
 from penstock.engine.runtime.sources.contract import ReaderStatus, SplitBatch
 from tests.tools.connectors.played_by_hand import (

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from penstock.engine.compiler.job_graph_builder import build_job_graph
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.hosting.shipping import pickling
-from penstock.engine.hosting.task_settings import TaskSettings
 from penstock.engine.hosting.taskmanager.config import TaskManagerConfig
 from penstock.engine.hosting.taskmanager.taskmanager import TaskManager
+from penstock.engine.hosting.taskmanager_order import TaskSettings
 from penstock.engine.machines.checkpoints.restore import RestorePlan
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph
 from penstock.engine.machines.scheduling.task_deployments import TaskDeployments

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.datastream.executor import JobOutcome
 from penstock.engine.model.checkpoints import CheckpointStatistics
 from penstock.engine.model.errors import JobExecutionError
+from penstock.engine.model.program import JobOutcome
 from penstock.engine.model.states import JobStatus
 
 

@@ -3,16 +3,14 @@
 from penstock.engine.model.config import Settings
 from penstock.engine.model.ids import VertexId
 from penstock.ops.autoscaler.rules.autoscaler import Autoscaler
-from penstock.ops.autoscaler.rules.events import (
+from penstock.ops.autoscaler.rules.samples import (
+    ClusterRoom,
     DecisionWanted,
     JobMeasured,
     JobRescaled,
     JobRestarted,
-    RescaleRefused,
-)
-from penstock.ops.autoscaler.rules.samples import (
-    ClusterRoom,
     MemorySample,
+    RescaleRefused,
     ScaledEdge,
     ScaledVertex,
     Topology,

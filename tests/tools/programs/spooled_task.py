@@ -25,7 +25,7 @@ from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.engine.compiler.job_graph_builder import build_job_graph
 from penstock.engine.hosting.shipping.pickling import serialize
 from penstock.engine.hosting.spark.batch.batch_task import BatchTask
-from penstock.engine.hosting.spark.batch.orders import Orders, StageSettings
+from penstock.engine.hosting.spark.batch.plan import Orders, StageSettings
 from penstock.engine.hosting.spark.batch.shuffle_records import RecordBuilder
 from penstock.engine.model.ids import JobId
 from penstock.engine.runtime.batch.graph import in_batch

@@ -10,7 +10,7 @@ from penstock.connectors.hybrid_source import HybridSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.engine.hosting.local.minicluster import MiniCluster
-from penstock.engine.hosting.spark.batch.splits import splits_of
+from penstock.engine.hosting.spark.batch.job import splits_of
 from penstock.engine.model.errors import ConfigurationError, GraphError
 from penstock.engine.runtime.elements import RowBatch
 from penstock.engine.runtime.sources.contract import ReaderStatus, SplitBatch, SplitFinished

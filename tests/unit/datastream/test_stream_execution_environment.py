@@ -14,7 +14,6 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.datastream.connectors import NumberSequenceSource
-from penstock.datastream.executor import JobOutcome
 from penstock.engine.compiler.job_graph_builder import build_job_graph
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.hosting.shipping import pickling
@@ -27,6 +26,7 @@ from penstock.engine.model.errors import (
     UserError,
 )
 from penstock.engine.model.ids import JobId
+from penstock.engine.model.program import JobOutcome
 from penstock.engine.model.states import JobStatus
 from tests.tools.hosting.fake_executor import FakeExecutor
 from tests.tools.programs.user_functions import same

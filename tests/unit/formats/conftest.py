@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from penstock.formats import json_records as records
+from penstock.formats import json_columns as records
 from tests.tools.schema_registry import schema_registry
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.formats.json_records import lines_with_objects, record_decoder
+from penstock.formats.json_columns import lines_with_objects, record_decoder
 
 SCHEMA = pa.schema([
     ("n", pa.int64()), ("small", pa.int8()), ("price", pa.float64()), ("is_on", pa.bool_()),

@@ -13,7 +13,7 @@ from penstock.connectors.cdc.postgres.columns import SETTINGS
 from penstock.connectors.cdc.records import ROWS
 from penstock.connectors.cdc.splits import TableId
 from penstock.connectors.sql.errors import may_pass, told
-from penstock.engine.hosting.os.deadline import each_within, within
+from penstock.engine.hosting.os.clock import each_within, within
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 
 CONNECT_S: Final = 10

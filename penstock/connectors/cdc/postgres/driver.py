@@ -18,7 +18,7 @@ from penstock.connectors.cdc.postgres.connection import (
 )
 from penstock.connectors.cdc.splits import TableId
 from penstock.connectors.cdc.tables import TableShape
-from penstock.engine.hosting.os.deadline import NoAnswer
+from penstock.engine.hosting.os.clock import NoAnswer
 from penstock.engine.model.errors import ExternalError
 
 _CREATE_S: Final = 60

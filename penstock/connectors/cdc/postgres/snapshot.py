@@ -29,7 +29,7 @@ from penstock.connectors.cdc.postgres.values import ValueReader
 from penstock.connectors.cdc.records import NOTHING, RecordMaker
 from penstock.connectors.cdc.splits import Key, SnapshotSplit
 from penstock.connectors.cdc.tables import TableShape
-from penstock.engine.hosting.os.deadline import progress
+from penstock.engine.hosting.os.clock import progress
 
 _LOG: Final = logging.getLogger(__name__)
 _ROWS: Final = 1000

@@ -46,7 +46,7 @@ from penstock.connectors.cdc.records import (
 )
 from penstock.connectors.cdc.splits import SnapshotSplit, StreamSplit
 from penstock.connectors.cdc.tables import TableShape, common_row_type
-from penstock.engine.hosting.os.deadline import progress
+from penstock.engine.hosting.os.clock import progress
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 
 _NAME: Final = "PostgresSource"

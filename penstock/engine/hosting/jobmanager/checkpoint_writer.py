@@ -5,6 +5,12 @@ Source: Flink DefaultCompletedCheckpointStore, CheckpointsCleaner, the I/O execu
 CheckpointCoordinator. One thread writes and another one discards, so that a slow removal never
 delays a checkpoint. A checkpoint that recovery may use is complete only when its location is in the
 pointers, which a driver that takes over reads.
+
+The port through which the driver's shell stores checkpoints, and its implementation for jobs
+without checkpoints.
+
+Knows no storage. Source: Flink CheckpointStorageCoordinatorView,
+OperatorCoordinatorCheckpointContext, as far as the checkpoint coordinator uses them.
 """
 
 from __future__ import annotations
@@ -19,7 +25,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias, assert_never
 
-from penstock.engine.hosting.checkpoints.port import Coordination, Keeping
 from penstock.engine.hosting.checkpoints.storage import CheckpointStorage
 from penstock.engine.hosting.jobmanager.coordinators.coordinators import Coordinators
 from penstock.engine.hosting.os.file_systems import check_private, parted
@@ -40,12 +45,42 @@ from penstock.engine.model.messages import (
     StoreCheckpoint,
 )
 
+Keeping: TypeAlias = StoreCheckpoint | DiscardCheckpoint | DiscardStates
+Coordination: TypeAlias = SnapshotCoordinators | CoordinatorsCheckpointEnded | RestoreCoordinators
+
+
+class CheckpointPort(Protocol):
+    """All methods return at once. Answers go to the JobMaster as events, each exactly once."""
+
+    def keep(self, effect: Keeping) -> None:
+        """Write a checkpoint, or discard files. A StoreCheckpoint is always answered."""
+
+    def coordinate(self, effect: Coordination) -> None:
+        """Pass an effect to the operators' coordinators. A SnapshotCoordinators is always answered."""
+
+    def answer(self, answered: SavepointAnswered) -> None:
+        """Answer the user who asked for a savepoint."""
+
+
+class NoCheckpoints:
+    """For a driver without checkpoint storage. Its JobMaster triggers no checkpoints, so most calls
+    have nothing to do.
+    """
+
+    def keep(self, effect: Keeping) -> None:
+        """Does nothing: nothing was ever written."""
+
+    def coordinate(self, effect: Coordination) -> None:
+        """Does nothing: no coordinator has state from a checkpoint."""
+
+    def answer(self, answered: SavepointAnswered) -> None:
+        """Does nothing: no user waits for a savepoint."""
+
+
 CLOSE_TIMEOUT_S: Final = 10.0
 _SETTLE_POLL_S: Final = 0.005
-
 Pointers: TypeAlias = tuple[tuple[int, str], ...]
 """(checkpoint id, location) of the checkpoints that a restart of the job may begin with, oldest first."""
-
 Answer: TypeAlias = CheckpointStored | CheckpointNotStored | CoordinatorsSnapshotted
 Feed: TypeAlias = Callable[[Callable[[int], Answer]], None]
 """Gives the JobMaster an event, from any thread. The function makes the event from the time at

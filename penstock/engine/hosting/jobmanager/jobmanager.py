@@ -19,19 +19,20 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final
 
-from penstock.engine.hosting.checkpoints.port import NoCheckpoints
-from penstock.engine.hosting.jobmanager.checkpoint_writer import checkpoint_writer_of, settled
-from penstock.engine.hosting.jobmanager.control_link import ControlLink
-from penstock.engine.hosting.jobmanager.control_server import ControlServer
+from penstock.engine.hosting.jobmanager.checkpoint_writer import (
+    NoCheckpoints,
+    checkpoint_writer_of,
+    settled,
+)
+from penstock.engine.hosting.jobmanager.control_server import ControlLink, ControlServer, Links
 from penstock.engine.hosting.jobmanager.coordinators.coordinators import Coordinators
 from penstock.engine.hosting.jobmanager.driver_streams import CollectStream, DriverStreams
 from penstock.engine.hosting.jobmanager.ha.guard import RecordedResult
-from penstock.engine.hosting.jobmanager.links import Links
 from penstock.engine.hosting.jobmanager.machine_shell import JobParts, MachineShell, now_ms
 from penstock.engine.hosting.jobmanager.questions import ANSWER_TIMEOUT_S, Questions
 from penstock.engine.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
+from penstock.engine.hosting.network.wire.dialling import Tickets
 from penstock.engine.hosting.network.wire.handshake import ROLE_SUPERVISOR, Credentials
-from penstock.engine.hosting.network.wire.registration import Tickets
 from penstock.engine.hosting.network.wire.tls import new_identity
 from penstock.engine.hosting.observer import EngineFailed, GuardedObserver, JobEnded, JobTick
 from penstock.engine.hosting.os.clock import wall_ms

@@ -3,6 +3,8 @@ loop only.
 
 One event at a time goes into a machine. Its effects are carried out in order, and events that they
 cause wait until then. The shell itself decides nothing; the machines do.
+
+What else has to know that another generation of a job begins, beside its tasks.
 """
 
 from __future__ import annotations
@@ -15,27 +17,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from penstock.engine.hosting.checkpoints.port import CheckpointPort
-from penstock.engine.hosting.jobmanager.checkpoint_writer import JobStorage
+from penstock.engine.hosting.jobmanager.checkpoint_writer import CheckpointPort, JobStorage
+from penstock.engine.hosting.jobmanager.control_server import Links
 from penstock.engine.hosting.jobmanager.coordinators.coordinators import Coordinators
 from penstock.engine.hosting.jobmanager.coordinators.source_coordinator import CoordinatedVertex
 from penstock.engine.hosting.jobmanager.driver_streams import DriverStreams
-from penstock.engine.hosting.jobmanager.generations import tell_of_generation
+from penstock.engine.hosting.jobmanager.flame_graphs import StackSettings
 from penstock.engine.hosting.jobmanager.ha.guard import JobGuard
-from penstock.engine.hosting.jobmanager.links import Links
-from penstock.engine.hosting.jobmanager.stack_settings import StackSettings
 from penstock.engine.hosting.observer import JobObserver
 from penstock.engine.hosting.os.session_jobs import SESSION_JOBS
 from penstock.engine.hosting.provider import TaskManagerProvider
 from penstock.engine.hosting.reporting.logs.settings import LogSettings
 from penstock.engine.hosting.reporting.transition_log import log_attempt, log_checkpoint, log_status
-from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.hosting.taskmanager_order import TaskSettings
 from penstock.engine.machines.generations.adaptive_master import AdaptiveMaster
 from penstock.engine.machines.job.job_master import JobMaster
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.resources.resource_manager import ResourceManager, ResourceSettings
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.graph.job_graph import JobGraph
+from penstock.engine.model.graph.rescaling import parallelism_of
 from penstock.engine.model.ids import AllocationId, AttemptId, JobId, ResourceId
 from penstock.engine.model.job_events import CheckpointRestored, SlotsMissing, TaskDeployed
 from penstock.engine.model.messages import (
@@ -81,6 +82,28 @@ from penstock.engine.model.messages import (
 from penstock.engine.model.states import ExecutionState, JobStatus
 
 _LOG: Final = logging.getLogger(__name__)
+
+
+def tell_of_generation(
+    effect: GraphReplaced, coordinators: Coordinators, observer: JobObserver
+) -> None:
+    """Tell enumerators how many readers they have from now on, and observers what the job looks like.
+
+    Their state follows, unless there is no checkpoint: then they begin without any.
+    """
+    parallelism = parallelism_of(effect.job_graph)
+    coordinators.rescale({
+        one: count for one, count in parallelism.items() if one not in effect.kept
+    })
+    if effect.checkpoint_id is None:
+        coordinators.restore(())
+    text = "job=%s RESCALES subtasks=%d checkpoint=%s planned=%s kept=%d"
+    subtasks, kept = sum(parallelism.values()), sum(parallelism[one] for one in effect.kept)
+    job_id, checkpoint_id = effect.job_graph.job_id, effect.checkpoint_id
+    _LOG.info(text, job_id, subtasks, checkpoint_id, effect.is_planned, kept)
+    observer.observe(effect)
+
+
 _MORE_SLOTS: Final = (
     " Give Spark more cores, lower the parallelism, or raise taskmanager.numberOfTaskSlots."
 )

@@ -15,7 +15,7 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.engine.hosting.jobmanager.links import Links
+from penstock.engine.hosting.jobmanager.control_server import Links
 from penstock.engine.hosting.reporting.logs.folder import NoSuchLog
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import ResourceId

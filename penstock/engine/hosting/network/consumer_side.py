@@ -17,9 +17,11 @@ from typing import Protocol
 from penstock.engine.hosting.network.connection import DataConnection
 from penstock.engine.hosting.network.frames import FrameType
 from penstock.engine.hosting.network.handed_state import StateReceiver
-from penstock.engine.hosting.network.partition_registry import PartitionRegistry
+from penstock.engine.hosting.network.partition_registry import (
+    PartitionRegistry,
+    TaskEventDispatcher,
+)
 from penstock.engine.hosting.network.peers import Peers
-from penstock.engine.hosting.network.task_events import TaskEventDispatcher
 from penstock.engine.model.errors import ExternalError, PartitionConnectionError, PartitionNotFound
 from penstock.engine.model.ids import ResultPartitionId, TaskManagerLocation
 from penstock.engine.model.messages.control import PartitionRequest, StateRequest, TaskEventFor

@@ -20,22 +20,23 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final, Self
 
-from penstock.engine.hosting.network import handed_state, local_sockets
+from penstock.engine.hosting.network import handed_state, peers
 from penstock.engine.hosting.network.connection import DataConnection
 from penstock.engine.hosting.network.consumer_side import ConsumerSide
-from penstock.engine.hosting.network.frame_parser import DataFrame, FrameParser
-from penstock.engine.hosting.network.frames import FailureKind, FrameType
+from penstock.engine.hosting.network.frames import DataFrame, FailureKind, FrameParser, FrameType
 from penstock.engine.hosting.network.handed_state import HandedState
-from penstock.engine.hosting.network.partition_registry import PartitionRegistry
+from penstock.engine.hosting.network.partition_registry import (
+    PartitionRegistry,
+    TaskEventDispatcher,
+)
 from penstock.engine.hosting.network.peers import Peers
 from penstock.engine.hosting.network.producer_side import RemoteView, failure_kind
-from penstock.engine.hosting.network.task_events import TaskEventDispatcher
 from penstock.engine.hosting.network.wire.acceptor import Acceptor
 from penstock.engine.hosting.network.wire.addresses import DATA_PORT, Endpoint, listen
 from penstock.engine.hosting.network.wire.handshake import ROLE_DATA, Credentials
 from penstock.engine.hosting.network.wire.messages import decode
 from penstock.engine.hosting.network.wire.tls import TlsSocket
-from penstock.engine.hosting.os.waker import held_wakes
+from penstock.engine.hosting.os.interrupts import held_wakes
 from penstock.engine.model.errors import (
     ExternalError,
     PartitionConnectionError,
@@ -133,7 +134,7 @@ class DataPlane:
         own_port: int = servers[0].getsockname()[1]
         self.port = endpoint.port or own_port
         if self.network.uses_local_sockets:
-            servers += local_sockets.listen(credentials, resource_id, self.port)
+            servers += peers.listen(credentials, resource_id, self.port)
         self._selector = selectors.DefaultSelector()
         self._wake_receive, self._wake_send = socket.socketpair()
         self._wake_receive.setblocking(False)

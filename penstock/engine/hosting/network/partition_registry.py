@@ -3,6 +3,9 @@
 Source: Flink ResultPartitionManager with its partition request listeners: a request for a partition
 that is not there yet waits for it, up to a time limit. Called from task threads and the network
 thread.
+
+Events from consumers to their producers, against the direction of the data. Source: Flink
+TaskEventDispatcher. Thread-safe.
 """
 
 from __future__ import annotations
@@ -15,8 +18,35 @@ from penstock.engine.model.errors import EngineBug, PartitionConnectionError
 from penstock.engine.model.ids import ResultPartitionId
 from penstock.engine.runtime.network.partition.result_partition import ResultPartition
 
-REQUEST_TIMEOUT_S: Final = 10.0
+TaskEventListener = Callable[[object], None]
 
+
+class TaskEventDispatcher:
+    """The dispatcher of one TaskManager. Events for partitions without a listener are dropped."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: dict[ResultPartitionId, list[TaskEventListener]] = {}
+
+    def subscribe(self, partition_id: ResultPartitionId, listener: TaskEventListener) -> None:
+        """`listener`: called with each event, on the network thread or on the consumer's thread."""
+        with self._lock:
+            self._listeners.setdefault(partition_id, []).append(listener)
+
+    def unregister(self, partition_id: ResultPartitionId) -> None:
+        with self._lock:
+            self._listeners.pop(partition_id, None)
+
+    def publish(self, partition_id: ResultPartitionId, event: object) -> bool:
+        """Pass an event on. Returns: whether the partition has a listener."""
+        with self._lock:
+            listeners = list(self._listeners.get(partition_id, ()))
+        for listener in listeners:
+            listener(event)
+        return bool(listeners)
+
+
+REQUEST_TIMEOUT_S: Final = 10.0
 Found = Callable[[ResultPartition | None], None]
 
 

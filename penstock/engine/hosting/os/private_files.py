@@ -12,17 +12,27 @@ What is made here has mode 0600, and its folders 0700, whatever the umask is. Fo
 already keep their mode. Knows no checkpoint. Access control lists that the mode does not show are
 not seen. Source: none in Flink, which leaves this to its users; the walk is that of OpenSSH's
 `StrictModes` and of `openat2(RESOLVE_NO_SYMLINKS)`, with links followed where they are safe.
+
+A folder of this process among the temporary files. It goes when the process ends, however that ends.
+
+None of this handles signals, which belong to the program. Python removes the folder at an orderly end and after Ctrl-C.
+The next process that makes such a folder removes what killed ones have left.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import os
 import shlex
+import shutil
 import stat
+import sys
+import tempfile
+import threading
 from pathlib import Path
-from typing import Final, Self
+from typing import IO, Final, Self
 
 from penstock.engine.model.errors import ConfigurationError
 
@@ -38,16 +48,12 @@ _FOLDER: Final = _NO_FOLLOW | os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY
 _READ: Final = _NO_FOLLOW | os.O_RDONLY | os.O_NONBLOCK  # A named pipe must not block.
 _CREATE: Final = _NO_FOLLOW | os.O_WRONLY | os.O_CREAT
 _IS_LINK: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
-
 Identity = tuple[int, int, int]
 """Device, inode and owner. The number of an inode is used again, but not for another user's file."""
 
 
 class NotPrivate(ConfigurationError):
     """Other users could have changed a file that may hold pickled objects, or could change it later."""
-
-
-# ---------------------------------------------------------------------- on paths that are walked
 
 
 def open_checked(path: str) -> int:
@@ -110,9 +116,6 @@ def make_folder(path: str, *, is_checked: bool = True) -> None:
     """
     with _Walk(path, makes=True, is_checked=is_checked) as walk:
         walk.to_end()
-
-
-# ---------------------------------------------------------------------- in folders of our own
 
 
 def new_file(path: str | Path) -> int:
@@ -189,9 +192,6 @@ def held_path(held: int, folder: str) -> str:
     """
     path = f"/proc/self/fd/{held}"
     return path if os.path.isdir(path) else folder
-
-
-# ---------------------------------------------------------------------- private
 
 
 class _Walk:
@@ -378,3 +378,81 @@ def _make_mode(file: int) -> None:
     if os.fstat(file).st_mode & _PERMISSIONS != _FILE_MODE:
         with contextlib.suppress(OSError):  # The file system has no modes.
             os.fchmod(file, _FILE_MODE)
+
+
+_CLAIM: Final = "in-use"
+_BEING_MADE: Final = "being-made"
+
+
+class OwnFolder:
+    """Any thread. `folder`: None before the first use."""
+
+    def __init__(self, prefix: str) -> None:
+        """`prefix`: of its name; folders of one prefix are swept together."""
+        self.folder: Path | None = None
+        self._prefix = prefix
+        self._claim: IO[bytes] | None = None
+        self._pid = 0
+        self._lock = threading.Lock()
+
+    def made(self) -> Path:
+        """Return the folder; it is made on first use, and anew in a forked process."""
+        with self._lock:
+            known = self.folder
+            if known is None or self._pid != os.getpid() or not known.is_dir():
+                known = self._make()
+            return known
+
+    def _make(self) -> Path:
+        self._sweep_leftovers()
+        made = Path(tempfile.mkdtemp(prefix=self._prefix))
+        self._claim = os.fdopen(new_file(made / _BEING_MADE), "wb")
+        try_lock(self._claim)
+        # Nobody sees a claim that is not locked yet, and takes the folder for a leftover.
+        (made / _BEING_MADE).rename(made / _CLAIM)
+        if self.folder is None:
+            atexit.register(self._remove)
+        self.folder, self._pid = made, os.getpid()
+        return made
+
+    def _remove(self) -> None:
+        """Remove the folder, unless it is that of a process from which this one was forked."""
+        if self._claim is not None:
+            self._claim.close()
+        if self.folder is not None and self._pid == os.getpid():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _sweep_leftovers(self) -> None:
+        """Remove this user's folders that no process claims any more."""
+        with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+            for entry in entries:
+                if entry.name.startswith(self._prefix) and _is_leftover(entry):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_leftover(entry: os.DirEntry[str]) -> bool:
+    """A folder without a claim may have been made just now, so it is none."""
+    with contextlib.suppress(OSError):
+        if not entry.is_dir(follow_symlinks=False):
+            return False
+        if sys.platform != "win32" and entry.stat(follow_symlinks=False).st_uid != os.getuid():
+            return False
+        with (Path(entry.path) / _CLAIM).open("rb+") as claim:
+            return try_lock(claim)
+    return False
+
+
+def try_lock(file: IO[bytes] | int) -> bool:
+    """Lock a file while it is open here. Returns: whether nobody else has it; False where files cannot be locked.
+
+    The lock is seen in other containers too.
+    """
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -2,10 +2,15 @@
 
 Python tells no state of a thread. So a dump takes what Linux says of it, and a sample asks whether the thread has used a
 processor since the last one. Source: Flink JvmUtils, ThreadInfoSampleService.
+
+The frames of all threads of this process. Knows no thread.
 """
 
 from __future__ import annotations
 
+import gc
+import operator
+import sys
 import threading
 import time
 from collections import Counter
@@ -14,18 +19,25 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, cast
 
-from penstock.engine.hosting.os.thread_frames import thread_frames
 from penstock.engine.model.ids import AttemptId
 from penstock.engine.model.messages import SampledStack, SampleStacks, ThreadDump, ThreadText
 
-# ---------------------------------------------------------------------- stack texts
-# One thread of a dump as a text, in the form of Java's ThreadInfo, which Flink's dashboard shows.
-#
-#     "Map (1/4)#0" Id=1234 RUNNABLE
-#     \tat app.parse(app.py:12)
-#     \t...
+
+def thread_frames() -> dict[int, FrameType]:
+    """Return the innermost frame of each thread, by its ident. Any thread may call it.
+
+    No garbage is collected meanwhile. Before 3.11.9, Python holds its lock of all threads here. A finalizer that begins a thread
+    waits for that lock for ever, and so does any thread that has the turn meanwhile and begins or ends another one; the process
+    stands still with it. Source: CPython, gh-106883.
+    """
+    # One call in C: no other thread has the turn between its steps, which might turn the collector on again.
+    steps = (gc.isenabled, gc.disable, sys._current_frames)
+    was_enabled, _, frames = map(operator.call, steps)
+    if was_enabled:
+        gc.enable()
+    return cast("dict[int, FrameType]", frames)
 
 
 class ThreadState(StrEnum):
@@ -55,17 +67,11 @@ def thread_text(
     return "\n".join(lines) + "\n\n"
 
 
-# ---------------------------------------------------------------------- thread stacks
-
-
 _TASKS: Final = Path("/proc/self/task")
 _LEAST_SHARE: Final = 0.02
 """Of the time between two samples: a thread that has used less of a processor was waiting."""
 _RUNS: Final = frozenset("RD")
 """Linux's states of a thread that runs, may run, or waits for a disk."""
-
-
-# ---------------------------------------------------------------------- a dump
 
 
 def dump_threads(most_frames: int, names: Mapping[int, str] | None = None) -> ThreadDump:
@@ -108,9 +114,6 @@ def _state(native_id: int) -> ThreadState:
         return ThreadState.RUNNABLE  # No Linux, or it has just ended.
     is_running = status.rpartition(")")[2].split()[0] in _RUNS
     return ThreadState.RUNNABLE if is_running else ThreadState.WAITING
-
-
-# ---------------------------------------------------------------------- samples
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,13 @@ from typing import Any
 
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
 from penstock.engine.hosting.jobmanager.ha.settings import ha_settings_of
-from penstock.engine.hosting.observer import JobObserver
-from penstock.engine.hosting.operations import registered
+from penstock.engine.hosting.observer import JobObserver, registered
 from penstock.engine.hosting.program.host import Host
 from penstock.engine.hosting.reporting.logs import driver as driver_log
 from penstock.engine.hosting.reporting.logs.settings import log_settings_of
 from penstock.engine.hosting.reporting.say import say
 from penstock.engine.hosting.spark.batch.job import BatchJob
-from penstock.engine.hosting.spark.batch.orders import StageSettings
-from penstock.engine.hosting.spark.batch.plan import plan_of, speakers_of
+from penstock.engine.hosting.spark.batch.plan import StageSettings, plan_of, speakers_of
 from penstock.engine.hosting.spark.batch.runner import StageOrder, StageRunner
 from penstock.engine.model.config import Settings
 from penstock.engine.model.graph.stream_graph import StreamGraph

@@ -33,9 +33,7 @@ from penstock.engine.hosting.os.file_systems import joined, local_path
 from penstock.engine.hosting.os.private_files import NotPrivate, make_folder
 from penstock.engine.hosting.os.session_jobs import SESSION_JOBS, Cell, SessionJob
 from penstock.engine.hosting.program.batch_jobs import BatchJobs
-from penstock.engine.hosting.program.frames_of_job import lend_frames
-from penstock.engine.hosting.program.host import Host
-from penstock.engine.hosting.program.needs import slots_by_size
+from penstock.engine.hosting.program.host import Host, lend_frames, slots_by_size
 from penstock.engine.hosting.program.settings import HOST_DEFAULTS, refuse_late_target
 from penstock.engine.hosting.program.streaming_jobs import StreamingJobs
 from penstock.engine.hosting.program.submitted_jobs import fixed_job_id, submitted_job

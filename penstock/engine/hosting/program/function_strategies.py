@@ -2,11 +2,13 @@
 
 Whether records come in columns follows from the graph: from sources, exchanges of a declared type, and operators on columns. A source
 may still give rows, so a task decides with each batch (`engine/runtime/row_functions/runner.py`, `engine/runtime/task/fields_read.py`).
+
+Sets on the operators of a program what options say about all of them: how functions run, what sources read, what is copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -23,6 +25,7 @@ from penstock.engine.runtime.codecs.convert import arrow_schema, is_columnar
 from penstock.engine.runtime.keys import KeySelection
 from penstock.engine.runtime.operator import Accepts, Operator
 from penstock.engine.runtime.operators.keyed import (
+    KeyCheckOperator,
     KeyedFilterOperator,
     KeyedFlatMapOperator,
     KeyedMapOperator,
@@ -40,6 +43,40 @@ from penstock.engine.runtime.row_functions.runner import TURNED_OFF
 from penstock.engine.runtime.sources.contract import Source
 from penstock.engine.runtime.sources.operator import SourceOperator
 from penstock.engine.runtime.task.fields_read import WholeRecords, places_read
+
+
+def call_functions(graph: StreamGraph) -> None:
+    """Let no function and no key selector of this program run without a call for each record."""
+    for node in graph.nodes.values():
+        if isinstance(node.operator, FunctionOperator):
+            node.operator.functions_as_columns = False
+        if isinstance(node.operator, KeyTaker):
+            _call_selectors(node.operator.selections)
+        elif isinstance(node.operator, KeyCheckOperator):
+            _call_selectors((node.operator.keys,))
+    partitionings = (edge.partitioning for edge in graph.edges if edge.partitioning is not None)
+    _call_selectors(one.key_selector for one in partitionings)
+
+
+def read_all_fields(graph: StreamGraph) -> None:
+    """Let the sources of this program read fields that no function reads, too."""
+    for node in graph.nodes.values():
+        if isinstance(node.operator, SourceOperator):
+            node.operator.source.reads_all_fields = True
+
+
+def reuse_objects(graph: StreamGraph) -> None:
+    """Let the operators of this program emit results as they are, not as copies."""
+    for node in graph.nodes.values():
+        if isinstance(node.operator, Operator):
+            node.operator.reuses_objects = True
+
+
+def _call_selectors(selections: Iterable[object]) -> None:
+    for one in selections:
+        if isinstance(one, KeySelection):
+            one.computed.turn_off()
+
 
 _KEYED: Final = frozenset({
     *(KeyedMapOperator, KeyedFilterOperator, KeyedFlatMapOperator, KeyedProcessOperator),
@@ -86,9 +123,6 @@ def _fields_text(one: FieldsRead) -> str:
     if one.why_all:
         return f"parses all {one.declared} fields - {one.why_all}"
     return f"parses {len(one.names)} of {one.declared} fields: {', '.join(one.names) or 'none'}"
-
-
-# ---------------------------------------------------------------------- functions
 
 
 def _strategy_of(graph: StreamGraph, node_id: int, chained: set[int]) -> FunctionStrategy | None:
@@ -187,9 +221,6 @@ def _aggregate(
     except Refused:
         return called
     return FunctionStrategy(Strategy.COUNTS.value)
-
-
-# ---------------------------------------------------------------------- key selectors
 
 
 def _selectors_of(graph: StreamGraph, node_id: int) -> tuple[SelectorStrategy, ...]:

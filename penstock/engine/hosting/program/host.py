@@ -1,16 +1,30 @@
-"""The port between programs and what runs their jobs: Spark, or threads of this process."""
+"""The port between programs and what runs their jobs: Spark, or threads of this process.
+
+What a job needs of its host: slots of each size, and messages that can carry its functions.
+
+A job that needs too much is refused before anything starts.
+
+DataFrames that a streaming job reads: whether it reads any, and how a takeover replaces them.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
+from penstock.engine.hosting.network.wire.messages import MAX_MESSAGE
+from penstock.engine.hosting.os.session_jobs import SESSION_JOBS
 from penstock.engine.hosting.provider import TaskManagerProvider
 from penstock.engine.hosting.spark.batch.plan import Plan
 from penstock.engine.hosting.spark.batch.runner import StageOrder, StageRunner
+from penstock.engine.hosting.spark.dataframes.source import FrameSource
 from penstock.engine.model.config import Settings
-from penstock.engine.model.slot_size import SlotSize
+from penstock.engine.model.errors import GraphError, NoResourceAvailable
+from penstock.engine.model.graph.job_graph import JobGraph
+from penstock.engine.model.slot_size import UNSIZED, SlotSize, describe
+from penstock.engine.model.texts.amounts import counted
 
 Needed: TypeAlias = "Mapping[SlotSize, int]"
 
@@ -56,3 +70,73 @@ class Host(Sizes, Protocol):
 
 LazyFrame: TypeAlias = "tuple[Callable[[StageRunner], Iterator[StageOrder]], Any]"
 """The orders of its stages, and the type of its rows."""
+
+
+def reads_frames(job: SubmittedJob) -> bool:
+    """Whether Spark computes DataFrames while the job's tasks run."""
+    return any(isinstance(place.coordinator, FrameSource) for place in job.coordinated)
+
+
+def lend_frames(job: SubmittedJob, own: SubmittedJob) -> None:
+    """Give this program's DataFrames to the sources of a job taken over from another driver, which
+    come without theirs.
+    """
+    sources = {place.uid: place.coordinator for place in own.coordinated}
+    for place in job.coordinated:
+        mine = sources.get(place.uid)
+        if isinstance(place.coordinator, FrameSource) and isinstance(mine, FrameSource):
+            place.coordinator.frame = mine.frame
+
+
+_MESSAGE_MARGIN = 1 << 20
+
+
+def slots_by_size(job_graph: JobGraph) -> Needed:
+    """Return how many slots of each size the job needs: the largest parallelism of every slot sharing group."""
+    largest: dict[str, int] = {}
+    for vertex in job_graph.vertices.values():
+        group = vertex.slot_sharing_group
+        largest[group] = max(largest.get(group, 0), vertex.parallelism)
+    needed: Counter[SlotSize] = Counter()
+    for group, slots in largest.items():
+        needed[job_graph.slot_sizes.get(group, UNSIZED)] += slots
+    return needed
+
+
+def check_sizes(job_graph: JobGraph) -> None:
+    """Refuse a closure that is too large for a message."""
+    for vertex in job_graph.vertices.values():
+        size = len(job_graph.blobs[vertex.chain_blob]) if vertex.chain_blob else 0
+        if size > MAX_MESSAGE - _MESSAGE_MARGIN:
+            raise GraphError(
+                f"the functions of '{vertex.name}' hold {size:,} bytes; at most {MAX_MESSAGE:,} "
+                "can be sent to a TaskManager. Load large data inside open(), from a file that "
+                "every executor can read (shared storage, or Spark's --files)."
+            )
+
+
+def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int = 0) -> None:
+    """Refuse a job for which the host is too small, instead of waiting for it.
+
+    `beside`: task slots for what Spark computes meanwhile. Raises: NoResourceAvailable with what is
+    asked, what is there, and what to change.
+    """
+    slots = provider.slots_per_taskmanager
+    usual = -(-needed.get(UNSIZED, 0) // slots)
+    sized = {size: count for size, count in needed.items() if size}
+    wanted = provider.task_slots_for({UNSIZED: usual, **sized}) + beside
+    limit = provider.max_taskmanagers(wanted)
+    if limit is not None and wanted > limit and SESSION_JOBS.drop_forgotten():
+        limit = provider.max_taskmanagers(wanted)
+    if limit is None or wanted <= limit:
+        return
+    parts = [f"{usual} TaskManagers of {counted(slots, 'slot')}"] if usual else []
+    parts += [f"{count} of {describe(size)}" for size, count in sized.items()]
+    parts += ["a task slot for Spark to compute its DataFrames"] if beside else []
+    held = -(-sum(job.slots() for job in SESSION_JOBS.running) // slots)
+    raise NoResourceAvailable(
+        f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, "
+        f"but only {limit} can be started: {provider.describe()}.{SESSION_JOBS.holders()} "
+        f"Give Spark more cores (for instance master local[{wanted + held + 1}]), lower the "
+        "parallelism, or raise taskmanager.numberOfTaskSlots."
+    )

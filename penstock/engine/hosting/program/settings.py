@@ -6,11 +6,11 @@ import random
 from collections.abc import Mapping
 from typing import Final
 
+from penstock.engine.hosting.jobmanager.flame_graphs import StackSettings
 from penstock.engine.hosting.jobmanager.machine_shell import JobManagerSettings
-from penstock.engine.hosting.jobmanager.stack_settings import StackSettings
 from penstock.engine.hosting.reporting.logs.settings import log_settings_of
-from penstock.engine.hosting.reporting.metrics.settings import MetricSettings
-from penstock.engine.hosting.task_settings import StepSettings, TaskSettings, WatchSettings
+from penstock.engine.hosting.reporting.metrics.taskmanager import MetricSettings
+from penstock.engine.hosting.taskmanager_order import StepSettings, TaskSettings, WatchSettings
 from penstock.engine.machines.job_state.job_settings import job_settings_of
 from penstock.engine.machines.resources.resource_manager import (
     max_taskmanagers_of,

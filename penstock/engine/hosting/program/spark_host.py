@@ -10,7 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
-from penstock.engine.hosting.operations import registered
+from penstock.engine.hosting.observer import registered
 from penstock.engine.hosting.program.executor import ClusterExecutor
 from penstock.engine.hosting.program.host import LazyFrame
 from penstock.engine.hosting.provider import TaskManagerProvider
@@ -19,9 +19,7 @@ from penstock.engine.hosting.spark.batch.plan import Plan
 from penstock.engine.hosting.spark.batch.runner import StageRunner
 from penstock.engine.hosting.spark.batch.spark_runner import SparkRunner
 from penstock.engine.hosting.spark.checks import check_configuration, network_warnings
-from penstock.engine.hosting.spark.configuration import configuration_of, page_of
-from penstock.engine.hosting.spark.frame_results import frame_of_files, frame_of_messages
-from penstock.engine.hosting.spark.provider_choice import provider_for
+from penstock.engine.hosting.spark.dataframes.schemas import frame_of_files, frame_of_messages
 from penstock.engine.hosting.spark.session import (
     active_session,
     give_away,
@@ -30,7 +28,8 @@ from penstock.engine.hosting.spark.session import (
     session_for,
 )
 from penstock.engine.hosting.spark.session_workers import make_room
-from penstock.engine.hosting.spark.slots import SparkSlots
+from penstock.engine.hosting.spark.shared_provider import provider_for
+from penstock.engine.hosting.spark.slots import SparkSlots, configuration_of, page_of
 from penstock.engine.hosting.spark.worker_python import check_executable, check_workers
 from penstock.engine.model.config import Settings
 from penstock.engine.model.options.cluster import SparkOptions, TaskManagerOptions

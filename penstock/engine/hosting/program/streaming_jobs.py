@@ -8,19 +8,15 @@ from __future__ import annotations
 import random
 from contextlib import AbstractContextManager
 
-from penstock.engine.hosting.jobmanager.ha.driver_attempts import check_attempt
 from penstock.engine.hosting.jobmanager.ha.guard import JobGuard
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
-from penstock.engine.hosting.jobmanager.ha.settings import recovery_directory_of
+from penstock.engine.hosting.jobmanager.ha.settings import check_attempt, recovery_directory_of
 from penstock.engine.hosting.jobmanager.handle import JobHandle
 from penstock.engine.hosting.jobmanager.jobmanager import JobManager
 from penstock.engine.hosting.jobmanager.machine_shell import JobParts
-from penstock.engine.hosting.observer import JobObserver
-from penstock.engine.hosting.operations import registered
+from penstock.engine.hosting.observer import JobObserver, registered
 from penstock.engine.hosting.program.checkpoint_setup import Surroundings, with_checkpoints
-from penstock.engine.hosting.program.frames_of_job import reads_frames
-from penstock.engine.hosting.program.host import Host
-from penstock.engine.hosting.program.needs import check_resources, slots_by_size
+from penstock.engine.hosting.program.host import Host, check_resources, reads_frames, slots_by_size
 from penstock.engine.hosting.program.settings import job_manager_settings
 from penstock.engine.hosting.provider import TaskManagerProvider
 from penstock.engine.hosting.reporting.logs import driver as driver_log
@@ -77,7 +73,7 @@ class StreamingJobs:
         observed.watch(job.program, built.job.checkpoints)
         observer = observed.observer
         if reads_frames(job):
-            from penstock.engine.hosting.spark.dataframes.job_frames import with_frames
+            from penstock.engine.hosting.spark.dataframes.frames import with_frames
 
             job, observer = with_frames(job, settings, provider, observer)
         parts = JobParts(

@@ -14,14 +14,13 @@ from dataclasses import replace
 from penstock.engine.compiler.job_graph_builder import build_job_graph
 from penstock.engine.hosting.jobmanager.coordinators.coordinators import coordinated_vertices
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
-from penstock.engine.hosting.program.function_calls import (
+from penstock.engine.hosting.program.function_strategies import (
     call_functions,
+    note_function_strategies,
     read_all_fields,
     reuse_objects,
 )
-from penstock.engine.hosting.program.function_strategies import note_function_strategies
-from penstock.engine.hosting.program.host import Sizes
-from penstock.engine.hosting.program.needs import check_sizes
+from penstock.engine.hosting.program.host import Sizes, check_sizes
 from penstock.engine.hosting.program.settings import (
     job_parameters,
     python_archives,

@@ -2,11 +2,14 @@
 
 The bytecode is of this Python version and is not checked against the source; another version
 ignores it and compiles the source.
+
+Archives for Spark's Python workers, broadcast once for a job. See `worker_imports`.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib._bootstrap_external as bootstrap
 import importlib.util
 import io
@@ -16,7 +19,11 @@ from pathlib import Path
 from types import CodeType
 from typing import Final
 
+from pyspark import SparkContext, cloudpickle
+
 import penstock
+from penstock.engine.hosting.shipping import worker_files, worker_imports
+from penstock.engine.hosting.shipping.worker_files import WorkerFiles
 from penstock.engine.model.own_places import ARCHIVE_ROOT
 
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
@@ -59,3 +66,19 @@ def _renamed(code: CodeType, name: str) -> CodeType:
         _renamed(one, name) if isinstance(one, CodeType) else one for one in code.co_consts
     )
     return code.replace(co_filename=name, co_consts=tuple(constants))
+
+
+def ship(
+    context: SparkContext, modules: bytes, files: WorkerFiles | None = None
+) -> worker_imports.Archives:
+    """Broadcast Penstock and the program's own modules (a zip, or empty).
+
+    `files`: what else the program brings for its functions. The caller destroys `contents` when the
+    job is over.
+    """
+    cloudpickle.register_pickle_by_value(worker_imports)
+    cloudpickle.register_pickle_by_value(worker_files)
+    archives = [package_archive(), modules] if modules else [package_archive()]
+    names = tuple(hashlib.sha256(one).hexdigest()[:16] for one in archives)
+    contents = context.broadcast(tuple(archives))
+    return worker_imports.Archives(names, contents, files or WorkerFiles())

@@ -22,8 +22,7 @@ from penstock.engine.hosting.os.spark_thread import SparkThread
 from penstock.engine.hosting.shipping.package_archive import package_archive
 from penstock.engine.hosting.spark import executor_task
 from penstock.engine.hosting.spark.checks import LOCAL
-from penstock.engine.hosting.spark.sizes import LargeOnesFirst
-from penstock.engine.hosting.spark.slots import SparkSlots
+from penstock.engine.hosting.spark.slots import LargeOnesFirst, SparkSlots
 from penstock.engine.hosting.spark.worker_python import cause_in
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.own_places import PACKAGE_FOLDER

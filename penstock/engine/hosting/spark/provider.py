@@ -21,11 +21,9 @@ from penstock.engine.hosting.shipping.program_files import bring_files
 from penstock.engine.hosting.shipping.worker_files import WorkerFiles
 from penstock.engine.hosting.spark.background_jobs import BackgroundJobs, body_of, package_for
 from penstock.engine.hosting.spark.checks import LOCAL, is_true
-from penstock.engine.hosting.spark.configuration import configuration_of
 from penstock.engine.hosting.spark.session_workers import idle_workers, make_room
-from penstock.engine.hosting.spark.slots import STOPPED, SparkSlots
-from penstock.engine.hosting.task_settings import TaskSettings
-from penstock.engine.hosting.taskmanager_order import TaskManagerOrder, WorkerOrder
+from penstock.engine.hosting.spark.slots import STOPPED, SparkSlots, configuration_of
+from penstock.engine.hosting.taskmanager_order import TaskManagerOrder, TaskSettings, WorkerOrder
 from penstock.engine.model.errors import NoResourceAvailable
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.plain import to_plain

@@ -3,6 +3,11 @@
 Whoever names a master gets it: `penstock.spark.master` (`--master`), then what Spark itself reads: spark-submit,
 PYSPARK_SUBMIT_ARGS, spark-defaults.conf. The embedded session starts only where nobody has. It is `local[n]`, bound to
 loopback, without a UI; Spark's log goes to a file, because the console belongs to the job.
+
+The folder of the embedded Spark: its log and its settings. It goes when the program ends, however that ends.
+
+Spark's JVM, which outlives Python by a moment, removes it too, also when Python was killed. `engine/hosting/os/private_files.py`
+has the rest.
 """
 
 from __future__ import annotations
@@ -21,11 +26,30 @@ from typing import Any, Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from penstock.engine.hosting.os.private_files import OwnFolder
 from penstock.engine.hosting.shipping.interpreter import executable_of
-from penstock.engine.hosting.spark.log_folder import log_folder, remove_with
 from penstock.engine.model.config import PENSTOCK_PREFIX, SPARK_PREFIX, Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.cluster import SparkOptions
+
+_OWN: Final = OwnFolder("penstock-spark-")
+
+
+def log_folder() -> Path:
+    """Return the folder of this process; it is made on first use. Not thread-safe."""
+    return _OWN.made()
+
+
+def remove_with(context: SparkContext) -> None:
+    """Have the JVM of this context remove the folder when it ends, after all that Spark does then."""
+    jvm = context._jvm
+    if _OWN.folder is None or jvm is None:
+        return
+    folder = jvm.java.io.File(str(_OWN.folder))
+    # An internal class of Spark. Without it the next program cleans up.
+    with contextlib.suppress(Exception):
+        jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(folder)
+
 
 UNNAMED: Final = "local[unnamed]"
 """The master that Spark's JVM reports where nobody has named one."""

@@ -15,9 +15,13 @@ from pyspark import Broadcast, SparkContext
 
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.hosting.spark.background_jobs import BackgroundJobs, body_of, package_for
+from penstock.engine.hosting.spark.shared_workers import (
+    OnLost,
+    PoolAddress,
+    SharedWorkers,
+    WorkerSettings,
+)
 from penstock.engine.hosting.spark.slots import STOPPED, SparkSlots
-from penstock.engine.hosting.spark.workers.launcher import OnLost, PoolAddress, WorkerSettings
-from penstock.engine.hosting.spark.workers.shared_workers import SharedWorkers
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.messages.workers import WorkerId, WorkerKind
 

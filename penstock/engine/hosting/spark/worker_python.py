@@ -20,8 +20,13 @@ from pyspark import SparkContext
 
 from penstock.engine.hosting.os.session_jobs import SESSION_JOBS
 from penstock.engine.hosting.os.spark_thread import SparkThread
-from penstock.engine.hosting.shipping.interpreter import executable_of, is_our_own
-from penstock.engine.hosting.shipping.least_versions import is_too_old, least_text, numbers
+from penstock.engine.hosting.shipping.interpreter import (
+    executable_of,
+    is_our_own,
+    is_too_old,
+    least_text,
+    numbers,
+)
 from penstock.engine.hosting.spark.slots import SparkSlots
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError

@@ -125,7 +125,7 @@ class TaskManagerChild:
         return waited_s - waited_before > _STARVED * (now - at)
 
     def read_reports(self) -> list[dict[str, Any]]:
-        """Return what it has written (`engine/hosting/taskmanager/reports.py`)."""
+        """Return what it has written (`engine/hosting/taskmanager/residents.py`)."""
         data = os.read(self.progress_pipe, 1 << 16)
         if not data:
             time.sleep(0.01)  # The child is closing; its exit code will follow.

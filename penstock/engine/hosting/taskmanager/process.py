@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from penstock.engine.hosting.taskmanager.config import TaskManagerConfig
-    from penstock.engine.hosting.taskmanager.outputs import Outputs
-    from penstock.engine.hosting.taskmanager.residents import Residents
+    from penstock.engine.hosting.taskmanager.residents import Outputs, Residents
     from penstock.engine.hosting.taskmanager_order import ChildOrder, WorkerOrder
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -39,8 +38,7 @@ def _configuration(worker: WorkerOrder, told: ChildOrder) -> TaskManagerConfig:
     from penstock.engine.hosting.network.wire import addresses
     from penstock.engine.hosting.network.wire.handshake import Credentials
     from penstock.engine.hosting.network.wire.tls import Identity
-    from penstock.engine.hosting.taskmanager.config import TaskManagerConfig
-    from penstock.engine.hosting.taskmanager.spark_executor import with_executor
+    from penstock.engine.hosting.taskmanager.config import TaskManagerConfig, with_executor
 
     order = told.taskmanager
     return TaskManagerConfig(
@@ -71,10 +69,8 @@ def main() -> None:
 
     from penstock.engine.hosting.shipping.pickling import load_cloudpickle_alone
     from penstock.engine.hosting.taskmanager import stacks
-    from penstock.engine.hosting.taskmanager.outputs import Outputs
     from penstock.engine.hosting.taskmanager.process_state import ProcessState
-    from penstock.engine.hosting.taskmanager.reports import Reports
-    from penstock.engine.hosting.taskmanager.residents import Residents
+    from penstock.engine.hosting.taskmanager.residents import Outputs, Reports, Residents
     from penstock.engine.hosting.taskmanager.user_modules import SharedModules
     from penstock.engine.hosting.taskmanager_order import WorkerOrder
     from penstock.engine.model.plain import from_plain
@@ -192,7 +188,7 @@ def _spare_pyarrow_its_searches() -> None:
     """
     import pyarrow as pa
 
-    from penstock.engine.hosting.shipping.least_versions import check_here
+    from penstock.engine.hosting.shipping.interpreter import check_here
     from penstock.engine.model.errors import ExternalError
 
     try:

@@ -18,10 +18,18 @@ from typing import Final
 
 from penstock.engine.hosting.os.clock import monotonic_ms
 from penstock.engine.hosting.os.interrupts import UninterruptibleLock
-from penstock.engine.hosting.reporting.logs.folding import Folding, sameness_of
-from penstock.engine.hosting.reporting.logs.lines import LogLine, Place, form_of
-from penstock.engine.hosting.reporting.logs.records import Take, hook, line_of, message_of
-from penstock.engine.hosting.reporting.logs.rolling import RollingFile
+from penstock.engine.hosting.reporting.logs.folder import RollingFile
+from penstock.engine.hosting.reporting.logs.lines import (
+    Folding,
+    LogLine,
+    Place,
+    Take,
+    form_of,
+    hook,
+    line_of,
+    message_of,
+    sameness_of,
+)
 from penstock.engine.hosting.reporting.logs.settings import LogSettings, stdout_path
 from penstock.engine.hosting.taskmanager.services.user_output import TOLD_FROM
 from penstock.engine.hosting.taskmanager.task.thread import TaskThread

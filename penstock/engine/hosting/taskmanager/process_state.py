@@ -19,8 +19,7 @@ from importlib.machinery import FileFinder
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.engine.hosting.taskmanager.user_imports import forget_user_modules
-from penstock.engine.hosting.taskmanager.user_modules import PREFIX
+from penstock.engine.hosting.taskmanager.user_modules import PREFIX, forget_user_modules
 
 _LEAVES_WITHIN_S: Final = 1.0
 """How long threads of a job may take to end after its tasks."""

@@ -2,28 +2,159 @@
 
 They share modules, standard output and what `process_state.py` looks after, and nothing else. A TaskManager whose tasks cannot be
 ended takes the process with it, as a crash would.
+
+Who gets what is logged and printed in a process with several TaskManagers: the one to which the calling thread belongs.
+
+What a thread of no task says, for example one that a library has started, goes to all of them: nobody knows whose it is.
+
+What a process of TaskManagers tells its supervisor: JSON lines on a pipe, which `child.py` reads.
+
+{"progress": {start id: number}}                    often; left out when the pipe is full
+{"ended": start id, "cause": ..., "was_refused": ...}   a TaskManager is over
+{"used_up": cause}                                  the process must not serve anybody else
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import sys
 import threading
 import time
 import traceback
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NoReturn
 
 from penstock.engine.hosting.reporting.logs.settings import LogSettings
 from penstock.engine.hosting.taskmanager.config import TaskManagerConfig
-from penstock.engine.hosting.taskmanager.outputs import Output, Outputs
-from penstock.engine.hosting.taskmanager.process_log import ProcessLog
+from penstock.engine.hosting.taskmanager.process_log import Logging, ProcessLog, of_task
 from penstock.engine.hosting.taskmanager.process_state import ProcessState, SpareMemory
-from penstock.engine.hosting.taskmanager.reports import Reports
 from penstock.engine.hosting.taskmanager.taskmanager import TaskManager
 from penstock.engine.hosting.taskmanager.user_modules import SharedModules
 from penstock.engine.model.errors import ExternalError
+from penstock.engine.model.ids import AttemptId
+
+
+class _Thread(threading.local):
+    """`output`: to whom the lines of the calling thread belong, if it is a TaskManager's own."""
+
+    output: Output | None = None
+
+
+MakeLog = Callable[[Callable[[], Logging], Callable[[object], None]], ProcessLog]
+"""From who logs on the calling thread, and the way to the driver."""
+
+
+@dataclass(slots=True, eq=False)
+class Output:
+    """A TaskManager and its log."""
+
+    manager: TaskManager
+    log: ProcessLog
+
+
+@dataclass(slots=True)
+class Outputs:
+    """All of a process: the taker of log records, the place of printed lines, and `user_output.PrintLog`. Any thread."""
+
+    _all: tuple[Output, ...] = ()
+    _thread: _Thread = field(default_factory=_Thread)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, manager: TaskManager, make: MakeLog) -> Output:
+        """Add the TaskManager whose own thread this is. Raises: OSError: the files of its log cannot be made."""
+        job_id = manager.config.credentials.cluster_id
+        log = make(lambda: of_task(job_id, manager.running_task()), manager.send)
+        output = self._thread.output = Output(manager, log)
+        with self._lock:
+            self._all = (*self._all, output)
+        return output
+
+    def remove(self, output: Output) -> None:
+        """Its TaskManager is over."""
+        with self._lock:
+            self._all = tuple(one for one in self._all if one is not output)
+        output.log.close()
+
+    def of_this_thread(self) -> tuple[Output, ...]:
+        if self._thread.output in self._all:
+            assert self._thread.output is not None
+            return (self._thread.output,)
+        running = (one for one in self._all if one.manager.running_task() is not None)
+        found = next(running, None)
+        return self._all if found is None else (found,)
+
+    # ------------------------------------------------------------------ log records
+
+    def take(self, record: logging.LogRecord) -> bool:
+        for output in self.of_this_thread():
+            output.log.take(record)
+        return True
+
+    def tick(self) -> None:
+        for output in self._all:
+            output.log.tick()
+
+    # ------------------------------------------------------------------ what is printed
+
+    def operator(self) -> tuple[AttemptId | None, str]:
+        found = self.of_this_thread()
+        return found[0].manager.running_operator() if found else (None, "")
+
+    def send(self, message: object) -> None:
+        for output in self.of_this_thread():
+            output.manager.send(message)
+
+    def printed(self, text: str, *, is_error: bool, is_logged: bool) -> None:
+        for output in self.of_this_thread():
+            output.log.printed(text, is_error=is_error, is_logged=is_logged)
+
+    def thread_ends(self) -> None:
+        for output in self.of_this_thread():
+            output.log.thread_ends()
+
+
+_MOST_OF_CAUSE: Final = 600
+"""Characters. A line must fit the pipe's atomic size, so that it is written whole or not at all."""
+_RETRY_S: Final = 0.01
+
+
+class Reports:
+    """The writing end. Any thread."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+        os.set_blocking(pipe, False)
+
+    def progress(self, numbers: Mapping[str, int]) -> None:
+        """Tell a number for each TaskManager that rises when its mailboxes turn. Raises: OSError: the supervisor is gone."""
+        self._write({"progress": dict(numbers)})
+
+    def ended(self, start_id: str, cause: str, *, was_refused: bool = False) -> None:
+        """Raises: OSError: the supervisor is gone."""
+        report = {"ended": start_id, "cause": cause[:_MOST_OF_CAUSE], "was_refused": was_refused}
+        self._write_surely(report)
+
+    def used_up(self, cause: str) -> None:
+        """Raises: OSError: the supervisor is gone."""
+        self._write_surely({"used_up": cause[:_MOST_OF_CAUSE]})
+
+    def _write_surely(self, report: Mapping[str, object]) -> None:
+        while not self._write(report):
+            time.sleep(_RETRY_S)  # A supervisor that was stopped does not read.
+
+    def _write(self, report: Mapping[str, object]) -> bool:
+        with self._lock:
+            try:
+                os.write(self._pipe, json.dumps(report).encode() + b"\n")
+            except BlockingIOError:
+                return False
+        return True
+
 
 _ENDS_BY_ITSELF_S: Final = 1.0
 """The JobManager tells a TaskManager to end, too. One that has not been told by then is ended."""

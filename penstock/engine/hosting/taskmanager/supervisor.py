@@ -25,10 +25,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from penstock.engine.hosting.network.wire.control_wire import ControlWire, frame
-from penstock.engine.hosting.network.wire.dialling import closed_on_error, dial
+from penstock.engine.hosting.network.wire.dialling import Ticket, closed_on_error, dial, register
 from penstock.engine.hosting.network.wire.handshake import ROLE_SUPERVISOR, Credentials
-from penstock.engine.hosting.network.wire.registration import Ticket, register
+from penstock.engine.hosting.network.wire.messages import ControlWire, frame
 from penstock.engine.hosting.network.wire.tls import Identity, TlsSocket
 from penstock.engine.hosting.reporting.logs.folder import LogFolder
 from penstock.engine.hosting.reporting.logs.settings import LogSettings, taskmanager_log_path
@@ -174,7 +173,7 @@ _TURN_S: Final = 0.1  # So the child's end is noticed within this time.
 
 @dataclass(frozen=True, slots=True)
 class SupervisorConfig:
-    """Plain data from the driver. `ticket`: of `wire.registration`. `worker`: sent to the child as JSON on its stdin.
+    """Plain data from the driver. `ticket`: of `wire.dialling`. `worker`: sent to the child as JSON on its stdin.
 
     `only`: order of the only TaskManager, whose JobManager is at `host` and `port`; None: the pool is there, and sends orders.
     """

@@ -4,6 +4,14 @@ Messages of its JobManager go into the machine `TaskExecutor`, which decides; it
 carried out here. The main thread reads control messages and sends heartbeats; the network thread is
 the data plane's; each task has a thread. It ends as soon as its JobManager is gone. Source: Flink
 TaskExecutor.
+
+Logs of a TaskManager: the transitions of its tasks, its slots, and its end. Any thread.
+
+A task reports only its new state, so this module remembers the former one.
+
+Answers of a TaskManager to questions of the driver, on threads of its own: none holds up a heartbeat or a task.
+
+Knows the threads of tasks, and the folder of the log. Source: Flink TaskExecutor's methods behind its REST API.
 """
 
 from __future__ import annotations
@@ -16,23 +24,26 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, assert_never
 
 from penstock.engine.hosting.network.data_plane import DataPlane
-from penstock.engine.hosting.network.wire.control_wire import ControlWire, frame
 from penstock.engine.hosting.network.wire.dialling import dial
 from penstock.engine.hosting.network.wire.handshake import ROLE_TASKMANAGER
-from penstock.engine.hosting.reporting.metrics.reporter import Measuring
-from penstock.engine.hosting.reporting.metrics.taskmanager import Memories, taskmanager_reporter
+from penstock.engine.hosting.network.wire.messages import ControlWire, encode, frame
+from penstock.engine.hosting.os.thread_stacks import SampledThread, dump_threads, sample_stacks
+from penstock.engine.hosting.os.worker_thread import WorkerThreads
+from penstock.engine.hosting.reporting.logs.folder import LogFolder, NoSuchLog
+from penstock.engine.hosting.reporting.metrics.taskmanager import (
+    Measuring,
+    Memories,
+    taskmanager_reporter,
+)
 from penstock.engine.hosting.shipping.pickling import deserialize
-from penstock.engine.hosting.taskmanager.answers import Answers
 from penstock.engine.hosting.taskmanager.config import TaskManagerConfig
-from penstock.engine.hosting.taskmanager.log import TaskManagerLog
-from penstock.engine.hosting.taskmanager.services.io_directories import IoDirectories
-from penstock.engine.hosting.taskmanager.services.local_copies import LocalCopies
+from penstock.engine.hosting.taskmanager.services.local_copies import LocalCopies, SnapshotWriters
 from penstock.engine.hosting.taskmanager.services.producer_questions import ProducerQuestions
-from penstock.engine.hosting.taskmanager.services.snapshot_writers import SnapshotWriters
-from penstock.engine.hosting.taskmanager.services.state_backends import StateBackends
+from penstock.engine.hosting.taskmanager.services.state_backends import IoDirectories, StateBackends
 from penstock.engine.hosting.taskmanager.task.failures import not_started
 from penstock.engine.hosting.taskmanager.task.ports import Built, TaskAttempt
 from penstock.engine.hosting.taskmanager.task.thread import TaskThread
@@ -44,17 +55,21 @@ from penstock.engine.model.ids import (
     AllocationId,
     AttemptId,
     JobId,
+    ResourceId,
     ResultPartitionId,
     taskmanager_name,
 )
 from penstock.engine.model.messages import (
     FENCED,
     AddSplits,
+    Answer,
     AskTaskManager,
     DriverCredit,
+    DumpThreads,
     EndTaskManager,
     Heartbeat,
     JobManagerLost,
+    ListLogs,
     LogEvents,
     MasterHeartbeat,
     MaxAllowedWatermark,
@@ -62,25 +77,150 @@ from penstock.engine.model.messages import (
     NoMoreSplits,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
+    OfferSlots,
     PartitionStateAnswer,
     PutBlob,
+    Question,
+    ReadLog,
     RegisterTaskManager,
     RegistrationAccepted,
     ReleaseLocalState,
     ReleasePartitions,
+    SampleStacks,
+    SlotFreed,
     SlotTimedOut,
+    StackSamples,
     StartSlotTimer,
     StartTask,
     StopTask,
     TaskEnded,
+    TaskManagerAnswer,
     TaskManagerEvent,
+    TaskStateChanged,
     TriggerCheckpoint,
     UpdatePartitions,
 )
+from penstock.engine.model.states import ExecutionState
 from penstock.engine.runtime.network.partition.result_partition import ResultPartition
 from penstock.engine.runtime.task.user_errors import user_code_error
 
+_THREADS: Final = 4
+MOST_QUESTIONS: Final = 32
+"""Questions that may wait or be answered at once. Others are refused."""
+
+
+class Answers:
+    """`take` returns at once. `close` lets the answers under way go."""
+
+    def __init__(
+        self,
+        resource_id: ResourceId,
+        log_path: str,
+        tasks: Callable[[], list[TaskThread]],
+        send: Callable[[TaskManagerAnswer], None],
+    ) -> None:
+        """`log_path`: "": there is no log. `tasks`: those that are here now."""
+        self._me = resource_id
+        self._logs = LogFolder(log_path)
+        self._tasks = tasks
+        self._send = send
+        self._workers = WorkerThreads("penstock-answers", _THREADS, capacity=MOST_QUESTIONS)
+
+    def take(self, message: AskTaskManager) -> None:
+        if not self._workers.put(lambda: self._send(self._answered(message))):
+            text = f"{self._me} has {MOST_QUESTIONS} questions to answer already. Ask again later."
+            self._send(TaskManagerAnswer(self._me, message.question_id, None, text))
+
+    def close(self) -> None:
+        self._workers.close(0.0, drops=True)
+
+    def _answered(self, message: AskTaskManager) -> TaskManagerAnswer:
+        number = message.question_id
+        try:
+            return TaskManagerAnswer(self._me, number, self._answer(message.question))
+        except NoSuchLog as error:
+            return TaskManagerAnswer(self._me, number, None, str(error), is_missing=True)
+        except Exception as error:  # Whatever it is, the one who asks must not wait for it.
+            text = f"{type(error).__name__}: {error}"
+            return TaskManagerAnswer(self._me, number, None, text)
+
+    def _answer(self, question: Question) -> Answer:
+        match question:
+            case ListLogs() | ReadLog():
+                return self._logs.answer(question)
+            case DumpThreads(most_frames):
+                names = {task.thread_id: task.deployment.title for task in self._tasks()}
+                return dump_threads(most_frames, {i: n for i, n in names.items() if i is not None})
+            case SampleStacks():
+                stacks = sample_stacks(question, self._sampled(question))
+                return StackSamples(len(stacks), encode(stacks))
+            case _:
+                assert_never(question)
+
+    def _sampled(self, question: SampleStacks) -> list[SampledThread]:
+        wanted = set(question.attempts)
+        native_ids = {one.ident: one.native_id for one in threading.enumerate()}
+        found = []
+        for task in self._tasks():
+            ident = task.thread_id
+            native_id = native_ids.get(ident)
+            if task.attempt_id in wanted and ident is not None and native_id is not None:
+                waits = partial(getattr, task, "is_waiting")
+                found.append(SampledThread(task.attempt_id, ident, native_id, waits))
+        return found
+
+
 _LOG: Final = logging.getLogger(__name__)
+_TRANSITION: Final = "job=%s taskmanager=%s attempt=%s task=%s %s->%s%s"
+
+
+class TaskManagerLog:
+    """`does`: logs an effect that is about to be carried out. `said`: logs a message to the JobManager."""
+
+    def __init__(self, resource_id: ResourceId) -> None:
+        self._me = resource_id
+        self._tasks: dict[AttemptId, tuple[JobId, str, ExecutionState]] = {}
+
+    def does(self, effect: object) -> None:
+        match effect:
+            case StartTask(deployment):
+                name = f"{deployment.vertex_name}[{deployment.attempt_id.subtask}]"
+                task = deployment.job_id, name, ExecutionState.CREATED
+                self._tasks[deployment.attempt_id] = task
+                self._moved(deployment.attempt_id, ExecutionState.DEPLOYING)
+            case StopTask(attempt_id, cause):
+                _LOG.info("taskmanager=%s attempt=%s STOP cause=%s", self._me, attempt_id, cause)
+            case EndTaskManager(cause):
+                _LOG.info("taskmanager=%s ENDS cause=%s", self._me, cause)
+
+    def said(self, message: object) -> None:
+        match message:
+            case TaskStateChanged():
+                failure = message.failure
+                text = "" if failure is None else failure.text.partition("\n")[0]
+                cause = "" if failure is None else f" cause={failure.kind}: {text}"
+                self._moved(message.attempt_id, message.state, cause)
+            case OfferSlots(_, offers):
+                for offer in offers:
+                    slot = offer.slot_index
+                    text = "taskmanager=%s slot=%d OFFERED allocation=%s"
+                    _LOG.info(text, self._me, slot, offer.allocation_id)
+            case SlotFreed(_, slot, allocation_id):
+                _LOG.info(
+                    "taskmanager=%s slot=%d FREED allocation=%s", self._me, slot, allocation_id
+                )
+            case RegisterTaskManager():
+                _LOG.info("taskmanager=%s REGISTERS slots=%d", self._me, message.slots)
+
+    def _moved(self, attempt_id: AttemptId, state: ExecutionState, cause: str = "") -> None:
+        """Log a task's transition. A task that was refused never ran here, so only its end is reported."""
+        none = JobId("?"), "?", ExecutionState.CREATED
+        job_id, name, former = self._tasks.pop(attempt_id, none)
+        if not state.is_terminal:
+            self._tasks[attempt_id] = job_id, name, state
+        _LOG.info(_TRANSITION, job_id, self._me, attempt_id, name, former, state, cause)
+
+
 _CONNECT_TIMEOUT_S: Final = 10.0
 _TASK_END_GRACE_S: Final = 2.0
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.engine.hosting.os.clock import wall_ms
-from penstock.engine.hosting.os.thread_frames import thread_frames
-from penstock.engine.hosting.task_settings import WatchSettings
+from penstock.engine.hosting.os.thread_stacks import thread_frames
 from penstock.engine.hosting.taskmanager.task.thread import TaskThread
+from penstock.engine.hosting.taskmanager_order import WatchSettings
 from penstock.engine.machines.taskmanager.task_lifecycle import CancellationSchedule, CancelStep
 from penstock.engine.model.errors import NoProgress
 from penstock.engine.model.ids import AttemptId

@@ -18,7 +18,7 @@ from typing import Final, assert_never
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.options.autoscaler import AutoscalerOptions
 from penstock.engine.model.texts.amounts import counted
-from penstock.ops.autoscaler.rules import reasons
+from penstock.ops.autoscaler.rules import decisions
 from penstock.ops.autoscaler.rules.decisions import (
     AutoscalerEffect,
     Change,
@@ -27,18 +27,26 @@ from penstock.ops.autoscaler.rules.decisions import (
     Outcome,
     ScalingEvent,
 )
-from penstock.ops.autoscaler.rules.evaluation import Evaluated, Evaluation, evaluate, limited
-from penstock.ops.autoscaler.rules.events import (
+from penstock.ops.autoscaler.rules.evaluation import (
+    Evaluated,
+    Evaluation,
+    Proposal,
+    evaluate,
+    limited,
+    propose,
+)
+from penstock.ops.autoscaler.rules.history import FormerRescale, ScalingHistory
+from penstock.ops.autoscaler.rules.samples import (
     AutoscalerEvent,
+    ClusterRoom,
     DecisionWanted,
     JobMeasured,
     JobRescaled,
     JobRestarted,
+    JobSample,
     RescaleRefused,
+    Topology,
 )
-from penstock.ops.autoscaler.rules.history import FormerRescale, ScalingHistory
-from penstock.ops.autoscaler.rules.parallelism import Proposal, propose
-from penstock.ops.autoscaler.rules.samples import ClusterRoom, JobSample, Topology
 from penstock.ops.autoscaler.rules.settings import AutoscalerSettings, GateSettings, WindowSettings
 
 # ---------------------------------------------------------------------- gates
@@ -329,7 +337,7 @@ class Autoscaler:
         if after is None:
             return
         name = self.topology.name(one.vertex_id)
-        reason = reasons.of_change(name, one, proposal, after, self.settings.capacity)
+        reason = decisions.of_change(name, one, proposal, after, self.settings.capacity)
         work.changes.append(
             Change(one.vertex_id, name, one.parallelism, after, one.is_outside, reason)
         )
@@ -370,10 +378,10 @@ class Autoscaler:
         if not streak:
             return
         name = self.topology.name(vertex_id)
-        text = reasons.of_ineffective(name, streak[0], gates.effect_min)
+        text = decisions.of_ineffective(name, streak[0], gates.effect_min)
         self._tell(work.events, work.now_ms, EventKind.INEFFECTIVE, text, vertex_id)
         if self._is_blocked(one):
-            text = reasons.of_blocked(name, wanted, streak)
+            text = decisions.of_blocked(name, wanted, streak)
             self._tell(work.events, work.now_ms, EventKind.GROWTH_BLOCKED, text, vertex_id)
 
     def _conclude(self, work: _Round, held: Held | None, slots: tuple[int, int]) -> Decision | None:

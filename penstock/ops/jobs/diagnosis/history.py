@@ -10,7 +10,7 @@ from typing import Final
 from penstock.engine.model.ids import VertexId
 from penstock.ops.jobs.diagnosis.limits import limiting
 from penstock.ops.jobs.diagnosis.shares import Shares, shares_of
-from penstock.ops.jobs.diagnosis.skew import AllRecords, Records, records_of
+from penstock.ops.jobs.diagnosis.stragglers import AllRecords, Records, records_of
 from penstock.ops.jobs.diagnosis.watermarks import NO_WATERMARK_MS, Stand, lowest_watermark
 from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
 

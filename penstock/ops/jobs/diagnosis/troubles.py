@@ -12,7 +12,7 @@ from penstock.engine.model.states import ExecutionState
 from penstock.engine.model.texts.error_text import headline_of
 from penstock.engine.model.texts.redaction import without_credentials
 from penstock.ops.jobs.diagnosis.words import at_start, lasting, since_text, subtask_of
-from penstock.ops.jobs.events import FailureSeen
+from penstock.ops.jobs.failure_record import FailureSeen
 from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot
 
 _RECENT_MS: Final = 600_000

@@ -12,9 +12,8 @@ from penstock.engine.model.states import ExecutionState, JobStatus
 from penstock.ops.jobs.diagnosis.history import Since
 from penstock.ops.jobs.diagnosis.limits import Limit, limits_of
 from penstock.ops.jobs.diagnosis.shares import NO_SHARES, AllShares, Shares, all_shares
-from penstock.ops.jobs.diagnosis.skew import NONE_KNOWN as NO_RECORDS
-from penstock.ops.jobs.diagnosis.skew import Skew, skewed
-from penstock.ops.jobs.diagnosis.stragglers import Straggler, straggler_of
+from penstock.ops.jobs.diagnosis.stragglers import NONE_KNOWN as NO_RECORDS
+from penstock.ops.jobs.diagnosis.stragglers import Skew, Straggler, skewed, straggler_of
 from penstock.ops.jobs.diagnosis.troubles import (
     Repeated,
     Waiting,

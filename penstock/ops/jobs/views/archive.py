@@ -19,17 +19,13 @@ from penstock.ops.jobs.snapshots import (
 )
 from penstock.ops.jobs.views import (
     bottleneck,
-    checkpoint_times,
     checkpoints,
     cluster,
     exceptions,
-    failure_groups,
     graph,
     history,
     jobs,
-    options,
     rescales,
-    skew,
     story,
     timeline,
     vertices,
@@ -83,9 +79,9 @@ def _for_the_dashboard(root: str, job: JobSnapshot) -> Iterator[Entry]:
     yield f"{root}/bottleneck", bottleneck.bottleneck(job, verdict_on(job, Since()))
     yield f"{root}/story", story.story(job)
     yield f"{root}/timeline", timeline.timeline(job)
-    yield f"{root}/options", options.options(job)
-    yield f"{root}/exceptions/groups", failure_groups.groups(job)
-    yield f"{root}/checkpoints/strip", checkpoint_times.strip(job)
+    yield f"{root}/options", jobs.options(job)
+    yield f"{root}/exceptions/groups", exceptions.groups(job)
+    yield f"{root}/checkpoints/strip", checkpoints.strip(job)
 
 
 def _over_time(root: str, job: JobSnapshot, figures: Figures) -> Iterator[Entry]:
@@ -137,7 +133,7 @@ def _checkpoints(root: str, job: JobSnapshot) -> Iterator[Entry]:
 
 
 def _gantt(job: JobSnapshot, checkpoint: CheckpointSnapshot) -> Json:
-    gantt = checkpoint_times.Gantt(job, checkpoint)
+    gantt = checkpoints.Gantt(job, checkpoint)
     for vertex in job.vertices:
         gantt.add(vertex)
     return gantt.told()
@@ -155,7 +151,7 @@ def _vertex(root: str, job: JobSnapshot, vertex: VertexSnapshot) -> Iterator[Ent
     yield root, vertices.details(job, vertex)
     yield f"{root}/subtasktimes", vertices.times(job, vertex)
     yield f"{root}/taskmanagers", vertices.taskmanagers(job, vertex)
-    yield f"{root}/skew", skew.skew(job, vertex)
+    yield f"{root}/skew", bottleneck.skew(job, vertex)
     for index in range(len(vertex.attempts)):
         for one in attempts_of(vertex, index):
             number = one.attempt.attempt

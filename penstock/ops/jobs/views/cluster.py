@@ -2,21 +2,37 @@
 
 Source: Flink ClusterOverviewHandler, DashboardConfigHandler, ApplicationsOverviewHandler. Each job is an application of its own, as a job
 is that is submitted alone to a Flink cluster.
+
+The environment of this process. Source: Flink EnvironmentInfo; differs: Python in the place of the JVM, modules in that of classes.
 """
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from penstock import __version__
 from penstock.engine.model.states import JobStatus
+from penstock.engine.model.texts.redaction import without_credentials
 from penstock.ops.jobs.snapshots import DriverSnapshot, JobSnapshot
 from penstock.ops.jobs.views.attempts import Json
 from penstock.ops.jobs.views.jobs import job_in_list
 from penstock.ops.jobs.views.taskmanagers import slots_of
+
+
+def environment() -> dict[str, Any]:
+    """Return what `/jobmanager/environment` tells, without secrets."""
+    version = f"Python {platform.python_version()} ({platform.python_implementation()})"
+    options = [without_credentials(option) for option in sys.orig_argv[1:]]
+    return {
+        "jvm": {"version": version, "arch": platform.machine(), "options": options},
+        "classpath": [str(one) for one in sys.path],
+    }
+
 
 FLINK_VERSION: Final = "2.3.0"
 """The version whose REST API this is; clients compare it with their own."""

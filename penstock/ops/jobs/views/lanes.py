@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
 from penstock.ops.jobs.views.attempts import Json
 from penstock.ops.jobs.views.rows import Rows
-from penstock.ops.metrics.subtask_lanes import STEP_MS, STEPS, UNKNOWN, Step
+from penstock.ops.metrics.history_rings import STEP_MS, STEPS, UNKNOWN, Step
 
 MOST_ROWS: Final = 200
 _NO_ALIGNMENT: Final = "how long a subtask aligns is measured for each checkpoint, not over time"

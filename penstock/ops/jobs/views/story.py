@@ -8,7 +8,7 @@ from typing import Any, Final
 from penstock.engine.model.states import ExecutionState
 from penstock.engine.model.texts.amounts import counted
 from penstock.engine.model.texts.redaction import without_credentials
-from penstock.ops.jobs.events import FailureSeen
+from penstock.ops.jobs.failure_record import FailureSeen
 from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot
 from penstock.ops.jobs.story_record import StoryEvent, StoryKind
 from penstock.ops.jobs.views.attempts import Json, attempts_of

@@ -8,7 +8,7 @@ from typing import Final
 from penstock.engine.model.ids import taskmanager_name
 from penstock.engine.model.texts.error_text import headline_of
 from penstock.engine.model.texts.redaction import without_credentials
-from penstock.ops.jobs.failure_text import read_failure
+from penstock.ops.jobs.failure_record import read_failure
 from penstock.ops.jobs.lane import MOST_CHANGES, Lane
 from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot
 from penstock.ops.jobs.story_record import StoryKind

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.engine.hosting.checkpoints.reader import read_savepoint
-from penstock.engine.hosting.jobmanager.rescales import RequirementsRefused, UpdateUnderWay
+from penstock.engine.hosting.jobmanager.handle import RequirementsRefused, UpdateUnderWay
 from penstock.engine.machines.dispatcher import Cancelled
 from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.elastic import (

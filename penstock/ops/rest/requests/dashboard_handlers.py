@@ -11,25 +11,25 @@ from penstock.engine.hosting.jobmanager.handle import JobHandle
 from penstock.engine.hosting.os.clock import give_way
 from penstock.engine.model.options.rest import WebOptions
 from penstock.engine.model.states import ExecutionState
-from penstock.ops.jobs.diagnosis.figures import StoredFigures
+from penstock.ops.jobs.diagnosis.watermarks import StoredFigures
 from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
 from penstock.ops.jobs.views import (
     archive,
-    checkpoint_times,
-    failure_groups,
+    checkpoints,
+    exceptions,
     graph,
     health,
     lanes,
-    pressure,
     table,
     timeline,
+    vertices,
     watermarks,
 )
+from penstock.ops.jobs.views.cluster import environment
 from penstock.ops.jobs.views.slots import SlotMap
 from penstock.ops.jobs.views.story import story
 from penstock.ops.metrics.entities import SubtaskScope, TaskManagerScope
 from penstock.ops.metrics.history_rings import Row
-from penstock.ops.registry.environment import environment
 from penstock.ops.rest.answers import Answer, Asked, RestError
 from penstock.ops.rest.pieces import pieces_of_archive
 from penstock.ops.rest.requests.handlers import Driver, chosen_subtask, chosen_vertex
@@ -81,7 +81,7 @@ def slots(driver: Driver, asked: Asked) -> Any:
 
 def exception_groups(driver: Driver, asked: Asked) -> Any:
     """`/jobs/:jobid/exceptions/groups`. `fingerprint`: this group only, with its whole text. Raises RestError."""
-    return failure_groups.groups(driver.job(asked), asked.query.get("fingerprint") or None)
+    return exceptions.groups(driver.job(asked), asked.query.get("fingerprint") or None)
 
 
 def job_watermarks(driver: Driver, asked: Asked) -> Any:
@@ -103,7 +103,7 @@ def checkpoint_gantt(driver: Driver, asked: Asked) -> Any:
     """`/jobs/:jobid/checkpoints/details/:checkpointid/gantt`. `vertexid`: of this vertex only. Raises RestError."""
     job, checkpoint = driver.checkpoint(asked)
     chosen = chosen_vertex(job, asked)
-    told = checkpoint_times.Gantt(job, checkpoint)
+    told = checkpoints.Gantt(job, checkpoint)
     for vertex in job.vertices if chosen is None else [chosen]:
         told.add(vertex)
         give_way()
@@ -206,7 +206,7 @@ def taskmanagers_health(driver: Driver, asked: Asked) -> Any:
 def vertex_pressure(driver: Driver, asked: Asked) -> Any:
     """`/jobs/:jobid/vertices/:vertexid/pressure`. `page`: from 0. Raises RestError."""
     job, vertex = driver.vertex(asked)
-    return pressure.pressure(job, vertex, max(0, asked.query_number("page", 0)))
+    return vertices.pressure(job, vertex, max(0, asked.query_number("page", 0)))
 
 
 def job_story(driver: Driver, asked: Asked) -> Any:

@@ -30,9 +30,9 @@ from penstock.ops.jobs.views import (
     taskmanagers,
     vertices,
 )
+from penstock.ops.jobs.views.cluster import environment
 from penstock.ops.jobs.views.taskmanagers import present
 from penstock.ops.metrics.entities import TaskManagerScope
-from penstock.ops.registry.environment import environment
 from penstock.ops.registry.job_registry import JobRegistry
 from penstock.ops.rest.answers import Asked, RestError
 from penstock.ops.rest.operations import Operations, throwable

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
+from penstock.engine.hosting.jobmanager.flame_graphs import GraphType
 from penstock.engine.hosting.jobmanager.handle import JobHandle
 from penstock.engine.hosting.jobmanager.questions import NoAnswer
-from penstock.engine.hosting.jobmanager.stack_trees import GraphType
 from penstock.engine.hosting.os.thread_stacks import dump_threads
 from penstock.engine.hosting.reporting.logs.driver import log_folder
 from penstock.engine.hosting.reporting.logs.folder import NoSuchLog

@@ -9,7 +9,6 @@ from typing import Any, Final
 from penstock.engine.model.ids import taskmanager_name
 from penstock.ops.jobs.views.rows import Rows
 from penstock.ops.jobs.views.taskmanagers import present
-from penstock.ops.metrics.aggregation import ALL, Aggregation
 from penstock.ops.metrics.entities import (
     CoordinatorScope,
     JobManagerScope,
@@ -19,6 +18,7 @@ from penstock.ops.metrics.entities import (
     TaskManagerScope,
     VertexScope,
 )
+from penstock.ops.metrics.store import ALL, Aggregation
 from penstock.ops.rest.answers import Asked, bad_parameter
 from penstock.ops.rest.requests.handlers import Driver
 

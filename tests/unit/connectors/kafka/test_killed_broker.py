@@ -8,7 +8,7 @@ import pytest
 from penstock.connectors.api.messaging.staging import MAX_RETRIES
 from penstock.connectors.kafka.producing import RecordProducer
 from penstock.datastream.connectors import DeliveryGuarantee
-from penstock.engine.hosting.os.deadline import within
+from penstock.engine.hosting.os.clock import within
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.runtime.elements import RowBatch
 from tests.tools.brokers.kafka_topics import sink_builder, texts

@@ -13,7 +13,7 @@ from penstock.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from penstock.connectors.sql_lookup import SqlLookup
 from penstock.connectors.sql_sink import SqlSink
 from penstock.connectors.sql_source import SqlSource
-from penstock.engine.hosting.os.deadline import NoAnswer
+from penstock.engine.hosting.os.clock import NoAnswer
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext
 from tests.tools.connectors.silent_server import silent_server

@@ -17,7 +17,7 @@ from penstock.engine.hosting.observer import JobObserver
 from penstock.engine.hosting.reporting.logs import driver
 from penstock.engine.hosting.reporting.logs.settings import LogSettings
 from penstock.engine.hosting.taskmanager import process_log
-from penstock.engine.hosting.taskmanager.log import TaskManagerLog
+from penstock.engine.hosting.taskmanager.taskmanager import TaskManagerLog
 from penstock.engine.model.errors import JobExecutionError
 from penstock.engine.model.messages import (
     EndTaskManager,
@@ -198,17 +198,22 @@ def test_the_log_of_a_taskmanagers_process_goes_to_its_descriptor():
     level = logger.level
     handler = process_log.log_to(writer)
     try:
-        logging.getLogger("penstock.engine.hosting.taskmanager.log").info("slot=%d FREED", 0)
-        logging.getLogger("penstock.engine.hosting.taskmanager.log").debug("not this")
+        logging.getLogger("penstock.engine.hosting.taskmanager.taskmanager").info(
+            "slot=%d FREED", 0
+        )
+        logging.getLogger("penstock.engine.hosting.taskmanager.taskmanager").debug("not this")
         written = os.read(reader, 4096).decode()
         os.close(reader)
-        logging.getLogger("penstock.engine.hosting.taskmanager.log").info("nobody reads this")
+        logging.getLogger("penstock.engine.hosting.taskmanager.taskmanager").info(
+            "nobody reads this"
+        )
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
         os.close(writer)
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\d [\d:,]+ INFO penstock\.engine\.hosting\.taskmanager\.log: slot=0 FREED\n",
+        r"\d{4}-\d\d-\d\d [\d:,]+ INFO "
+        r"penstock\.engine\.hosting\.taskmanager\.taskmanager: slot=0 FREED\n",
         written,
     )
 

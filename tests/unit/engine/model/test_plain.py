@@ -13,10 +13,16 @@ from hypothesis import strategies as st
 
 from penstock.engine.hosting.network.wire.addresses import Addresses
 from penstock.engine.hosting.reporting.logs.settings import LogSettings
-from penstock.engine.hosting.reporting.metrics.settings import MetricSettings
+from penstock.engine.hosting.reporting.metrics.taskmanager import MetricSettings
 from penstock.engine.hosting.shipping.worker_files import WorkerFiles
-from penstock.engine.hosting.task_settings import StepSettings, TaskSettings, WatchSettings
-from penstock.engine.hosting.taskmanager_order import ChildOrder, TaskManagerOrder, WorkerOrder
+from penstock.engine.hosting.taskmanager_order import (
+    ChildOrder,
+    StepSettings,
+    TaskManagerOrder,
+    TaskSettings,
+    WatchSettings,
+    WorkerOrder,
+)
 from penstock.engine.model.checkpoints import TaskCheckpointing
 from penstock.engine.model.deployment import SparkTask
 from penstock.engine.model.plain import NotPlain, from_plain, to_plain

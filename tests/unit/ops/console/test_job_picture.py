@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from penstock.ops.console.job_picture import picture_of
+from penstock.ops.console.notebook import picture_of
 from penstock.ops.console.progress import Rates
 from tests.tools.observation.job_records import SINK, SOURCE, ToldJob, attempt
 

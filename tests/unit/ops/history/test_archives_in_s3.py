@@ -3,8 +3,7 @@
 import pytest
 
 from penstock.engine.model.ids import JobId
-from penstock.ops.history.files import ArchiveExists, read_archive, write_archive
-from penstock.ops.history.library import Library
+from penstock.ops.history.library import ArchiveExists, Library, read_archive, write_archive
 
 ONE, TWO = JobId("1" * 32), JobId("2" * 32)
 

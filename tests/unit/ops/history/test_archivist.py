@@ -10,7 +10,7 @@ from penstock.engine.model.messages import JobStatusChanged
 from penstock.engine.model.states import JobStatus
 from penstock.ops.history import archivist as module
 from penstock.ops.history.archivist import Archivist
-from penstock.ops.history.files import read_archive
+from penstock.ops.history.library import read_archive
 from penstock.ops.registry.job_registry import JobRegistry
 from tests.tools.observation.job_records import JOB, facts
 

@@ -10,8 +10,8 @@ from penstock.engine.hosting.os import file_systems
 from penstock.engine.hosting.os.file_systems import CheckpointIoError
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.ids import JobId
-from penstock.ops.history import files as module
-from penstock.ops.history.files import (
+from penstock.ops.history import library as module
+from penstock.ops.history.library import (
     ArchiveDamaged,
     ArchiveExists,
     is_id,

@@ -8,14 +8,13 @@ import pytest
 from penstock.engine.model.ids import AllocationId, ResourceId, TaskManagerLocation, VertexId
 from penstock.engine.model.job_events import TaskDeployed
 from penstock.engine.model.messages import RegisterTaskManager, TaskIo, TaskIoReported
-from penstock.ops.jobs.lane_history import JobLanes
 from penstock.ops.jobs.record import JobRecord
 from penstock.ops.jobs.snapshots import InputFacts
-from penstock.ops.jobs.views import checkpoint_times, graph, lanes, skew, timeline
+from penstock.ops.jobs.vertex_history import JobLanes
+from penstock.ops.jobs.views import bottleneck, checkpoints, graph, lanes, timeline
 from penstock.ops.jobs.views.slots import SlotMap
 from penstock.ops.jobs.views.table import Table
-from penstock.ops.metrics.history_rings import FIGURES
-from penstock.ops.metrics.subtask_lanes import STEPS
+from penstock.ops.metrics.history_rings import FIGURES, STEPS
 from tests.tools.observation.job_records import ToldJob, attempt, facts
 
 VERTICES, PARALLELISM, SLOTS = 300, 33, 4
@@ -88,12 +87,12 @@ def test_the_states_over_time(job):
 
 
 def test_a_checkpoint(job):
-    gantt = checkpoint_times.Gantt(job, job.checkpoints.latest_completed)
+    gantt = checkpoints.Gantt(job, job.checkpoints.latest_completed)
     for vertex in job.vertices:
         gantt.add(vertex)
     assert (gantt.told()["total"], gantt.told()["shown"]) == (VERTICES * PARALLELISM, 200)
     assert size(gantt.told()) < MOST_BYTES
-    assert size(checkpoint_times.strip(job)) < MOST_BYTES
+    assert size(checkpoints.strip(job)) < MOST_BYTES
 
 
 def test_a_vertex(job):
@@ -101,7 +100,7 @@ def test_a_vertex(job):
     table = Table(job, vertex, vertex)
     assert list(table.measure()) == []
     assert size(table.page(0, 200, "busy", is_descending=True)) < MOST_BYTES
-    assert size(skew.skew(job, vertex)) < MOST_BYTES
+    assert size(bottleneck.skew(job, vertex)) < MOST_BYTES
 
 
 def test_ten_minutes_of_a_wide_vertex():

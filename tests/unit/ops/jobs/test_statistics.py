@@ -3,7 +3,7 @@
 from penstock.engine.model.checkpoints import CheckpointStatistics, RestoredCheckpoint
 from penstock.engine.model.job_events import CheckpointRestored
 from penstock.engine.model.messages import CheckpointFailureReason
-from penstock.ops.jobs.statistics import statistics_of
+from penstock.ops.jobs.checkpoint_record import statistics_of
 from tests.tools.observation.job_records import BEGAN, SINK, SOURCE, ToldJob, attempt
 
 TOO_SLOW = {

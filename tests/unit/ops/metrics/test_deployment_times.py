@@ -3,8 +3,7 @@
 from penstock.engine.model.graph.job_graph import JobType
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, VertexId
 from penstock.engine.model.states import ExecutionState
-from penstock.ops.metrics.deployment_times import DeploymentTimes
-from penstock.ops.metrics.job_metrics import StateKind
+from penstock.ops.metrics.job_metrics import DeploymentTimes, StateKind
 
 ALL = frozenset(StateKind)
 STATES = {

@@ -6,14 +6,40 @@ import tracemalloc
 import pytest
 
 from penstock.ops.metrics.history_rings import (
+    BYTES_OF_SUBTASK,
     COARSE,
     FIGURES,
     FINE,
     MOST_BYTES,
+    STEP_MS,
+    STEPS,
     Ring,
+    Step,
+    SubtaskLanes,
     VertexHistory,
     together,
 )
+
+
+def test_a_step_has_the_time_at_which_it_began_and_the_later_one_counts():
+    lanes = SubtaskLanes()
+    lanes.put(4_500, b"a", b"b")
+    lanes.put(5_900, b"c", b"d")
+    lanes.put(8_000, b"e", b"f")
+    lanes.put(4_100, b"x", b"y")
+    assert lanes.steps(9_000) == [Step(4_000, b"c", b"d"), Step(8_000, b"e", b"f")]
+    assert lanes.steps(9_000, since_ms=4_000) == [Step(8_000, b"e", b"f")]
+
+
+def test_ten_minutes_are_kept_and_take_what_is_promised():
+    lanes = SubtaskLanes()
+    for step in range(STEPS + 50):
+        lanes.put(step * STEP_MS, b"1234", b"5678")
+    assert lanes.bytes_held == 4 * BYTES_OF_SUBTASK == 2_400
+    found = lanes.steps((STEPS + 50) * STEP_MS)
+    assert len(found) == STEPS - 1  # The step that runs is not there yet.
+    assert lanes.steps(10 * STEPS * STEP_MS) == []
+
 
 NOW = 1_700_000_000_000
 MINUTE, HOUR = 60_000, 3_600_000

@@ -8,9 +8,8 @@ from penstock.engine.metrics.registry import quantiles_of
 from penstock.engine.metrics.scopes import Component, Place
 from penstock.engine.model.metrics import Distribution, Measured, MetricType, Quantiles, Rate
 from penstock.ops.metrics.entities import ReportedMetric
-from penstock.ops.metrics.filters import MetricFilter
 from penstock.ops.metrics.otlp import Delta, OtlpPoints, Summary, pieces
-from penstock.ops.metrics.selection import Selection
+from penstock.ops.metrics.selection import MetricFilter, Selection
 
 VARIABLES = {
     "host": "127.0.0.1", "tm_id": "tm-1", "job_id": "j", "job_name": "my job", "task_id": "v",

@@ -7,9 +7,8 @@ import pytest
 from penstock.engine.metrics.scopes import Component, Place
 from penstock.engine.model.metrics import Distribution, Measured, MetricType, Quantiles, Rate
 from penstock.ops.metrics.entities import ReportedMetric
-from penstock.ops.metrics.filters import MetricFilter
 from penstock.ops.metrics.prometheus import Families, filtered, label_name
-from penstock.ops.metrics.selection import Selection
+from penstock.ops.metrics.selection import MetricFilter, Selection
 
 VARIABLES = {
     "host": "127.0.0.1", "tm_id": "127.0.0.1:39837-77f77f", "job_name": "obs test 1",

@@ -8,8 +8,7 @@ from penstock.engine.model.ids import AttemptId, ExecutionVertexId, JobId, Verte
 from penstock.engine.model.states import JobStatus
 from penstock.ops.jobs.record import JobRecord
 from penstock.ops.jobs.snapshots import VertexFacts
-from penstock.ops.metrics.history_rings import MOST_BYTES
-from penstock.ops.metrics.subtask_lanes import BYTES_OF_SUBTASK, STEP_MS, STEPS
+from penstock.ops.metrics.history_rings import BYTES_OF_SUBTASK, MOST_BYTES, STEP_MS, STEPS
 from penstock.ops.registry.job_registry import MOST_SUBTASKS, MOST_VERTICES, Histories
 from tests.tools.observation.job_records import BEGAN, ToldJob, facts
 

@@ -9,7 +9,7 @@ from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.ids import JobId
 from penstock.ops.remote.client import RemoteError
-from penstock.ops.remote.heartbeats import HeartbeatTimes, LivingReader, heartbeat_times_of
+from penstock.ops.remote.job import HeartbeatTimes, LivingReader, heartbeat_times_of
 from tests.tools.waiting import wait_until
 
 JOB = JobId("a" * 32)

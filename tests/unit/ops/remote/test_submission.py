@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.engine.model.errors import ConfigurationError
-from penstock.ops.remote.submission import check_versions, own_versions
+from penstock.ops.remote.session_client import check_versions, own_versions
 
 SESSION = {"penstock": "1.4.0", "python": "3.11", "pyspark": "4.0.1"}
 

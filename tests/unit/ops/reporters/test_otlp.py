@@ -13,8 +13,7 @@ from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.reporters import OtlpOptions
 from penstock.ops.reporters.otlp import SIGNAL, MetricReport, otlp_metric_reporter
-from penstock.ops.reporters.otlp_sending import NotSent, sender_to
-from penstock.ops.reporters.otlp_settings import endpoint_of
+from penstock.ops.reporters.otlp_sending import NotSent, endpoint_of, sender_to
 from penstock.ops.reporters.settings import ReporterSettings
 from tests.tools.hosting.otlp import attributes, grpc_collector, http_collector
 

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
-from penstock.ops.jobs.traces.spans import Event, Span
+from penstock.ops.jobs.job_traces import Event, Span
 from penstock.ops.registry.job_registry import JobRegistry
 from penstock.ops.reporters import traces
 from penstock.ops.reporters.otlp_traces import otlp_event_reporter, otlp_trace_reporter

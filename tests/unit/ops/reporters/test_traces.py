@@ -7,7 +7,7 @@ import pytest
 from penstock.engine.model.config import Settings
 from penstock.engine.model.messages import JobStatusChanged
 from penstock.engine.model.states import JobStatus
-from penstock.ops.jobs.traces.spans import Event, Span
+from penstock.ops.jobs.job_traces import Event, Span
 from penstock.ops.registry.job_registry import JobRegistry
 from penstock.ops.reporters import traces
 from penstock.ops.reporters.running import running_reporter, start_reporters, stop_reporters

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from penstock.engine.hosting.jobmanager.coordinators.source_coordinator import CoordinatedVertex
-from penstock.engine.hosting.os.own_folder import OwnFolder
+from penstock.engine.hosting.os.private_files import OwnFolder
 from penstock.engine.hosting.shipping import missing_packages
 from penstock.engine.hosting.shipping.module_archive import unpack
 from penstock.engine.hosting.shipping.pickling import deserialize, loads_records, serialize

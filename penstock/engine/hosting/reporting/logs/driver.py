@@ -14,11 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.engine.hosting.os.own_folder import OwnFolder
-from penstock.engine.hosting.reporting.logs.folder import LogFolder
-from penstock.engine.hosting.reporting.logs.lines import Place, form_of
-from penstock.engine.hosting.reporting.logs.records import hook, line_of
-from penstock.engine.hosting.reporting.logs.rolling import RollingFile
+from penstock.engine.hosting.os.private_files import OwnFolder
+from penstock.engine.hosting.reporting.logs.folder import LogFolder, RollingFile
+from penstock.engine.hosting.reporting.logs.lines import Place, form_of, hook, line_of
 from penstock.engine.hosting.reporting.logs.settings import LogSettings, is_marked, marked
 
 _LOG: Final = logging.getLogger(__name__)

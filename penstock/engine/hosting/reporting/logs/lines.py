@@ -5,18 +5,121 @@ Flink's key `flink-job-id`. Subtasks are counted from 1, as everywhere in texts.
 form has credentials.
 
     2026-07-01 10:11:12,345 WARNING my.module [job=1c2f.. operator=Map subtask=3/4 attempt=0] - no price for 'EUR'
+
+Folds lines of a log that repeat: the first is told at once, the others are counted and told together.
+
+Knows no clock and no console. Used where lines leave a TaskManager, and where the console shows those of all of them.
+
+From Python's log records to lines, and the hook that sees every record of a process.
+
+The hook stands before all handlers, so that it sees records however the program configures `logging`: by `basicConfig`,
+`dictConfig` or not at all. It changes no logger, handler or level.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import datetime as dt
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Generator, Hashable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.messages import LogEvent
+from penstock.engine.model.texts.bounded_text import MOST_OF_LINE, bounded_str, cut
 from penstock.engine.model.texts.redaction import without_credentials
+from penstock.engine.runtime.interruption import uninterruptible
+
+_DIGITS: Final = re.compile(r"\d+")
+_MOST_OF_SAMENESS: Final = 500
+
+
+def sameness_of(template: str, *, has_arguments: bool, text: str) -> str:
+    """Return what is equal for lines that differ only in what they are about: the text before its arguments are put in;
+    without arguments, the text without its numbers.
+    """
+    found = template if has_arguments else _DIGITS.sub("#", text[: 2 * _MOST_OF_SAMENESS])
+    return found[:_MOST_OF_SAMENESS]
+
+
+@dataclass(slots=True)
+class _Repeated:
+    """`last`: the newest of those that were not told yet. `speak_at_ms`: when they are told."""
+
+    last: LogEvent
+    speak_at_ms: int
+    wait_ms: int
+    waiting: int = 0
+    subtasks: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """`times`: further lines like `event`, which is the newest of them. `subtasks`: from 0; whose lines they were."""
+
+    event: LogEvent
+    times: int
+    subtasks: tuple[int, ...]
+
+
+class Folding:
+    """Args: window_ms: how long repeats are counted before they are told. grows: a line that goes on repeating is told less
+    and less often. most: how many different lines are known at once; the others are only counted, in `left_out`.
+    """
+
+    def __init__(self, window_ms: int, *, grows: bool = False, most: int = 1000) -> None:
+        self.left_out = 0
+        self._window_ms = window_ms
+        self._grows = grows
+        self._most = most
+        self._known: dict[Hashable, _Repeated] = {}
+
+    def take(self, event: LogEvent, now_ms: int) -> bool:
+        """Take a line. Returns: whether it is to be told now, as it is the first of its kind."""
+        key = (event.level, event.logger, event.sameness)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= self._most:
+                self.left_out += 1 + event.repeats
+                return False
+            known = _Repeated(event, now_ms + self._window_ms, self._window_ms, event.repeats)
+            self._known[key] = known
+            if event.repeats:
+                _note_subtask(known, event)
+            return True
+        known.last = event
+        known.waiting += 1 + event.repeats
+        _note_subtask(known, event)
+        return False
+
+    def due(self, now_ms: int, *, is_all: bool = False) -> list[Repeats]:
+        """Return what has repeated and is to be told now. A line without repeats for the time is a new one from then on."""
+        found = []
+        for key, known in list(self._known.items()):
+            if now_ms < known.speak_at_ms and not is_all:
+                continue
+            if not known.waiting:
+                del self._known[key]
+                continue
+            subtasks = tuple(sorted(known.subtasks))
+            found.append(Repeats(replace(known.last, repeats=0), known.waiting, subtasks))
+            known.waiting = 0
+            known.subtasks.clear()
+            known.wait_ms *= 2 if self._grows else 1
+            known.speak_at_ms = now_ms + known.wait_ms
+        return found
+
+
+def _note_subtask(known: _Repeated, event: LogEvent) -> None:
+    if event.attempt_id is not None:
+        known.subtasks.add(event.attempt_id.subtask)
 
 
 class LogFormat(StrEnum):
@@ -109,3 +212,109 @@ def _where(line: LogLine) -> str:
 
 def _local(at_s: float) -> dt.datetime:
     return dt.datetime.fromtimestamp(at_s).astimezone()
+
+
+_TRACEBACKS: Final = logging.Formatter()
+_NOWHERE: Final = Place()
+_HOOKED: Final = "callHandlers"
+"""The one method of loggers that all records pass, and that knows no handler yet."""
+Take = Callable[[logging.LogRecord], bool]
+
+
+class _Now(threading.local):
+    """`record`: the one that handlers of this thread get now."""
+
+    record: logging.LogRecord | None = None
+
+
+_NOW: Final = _Now()
+_LOGGING: Final[dict[int, None]] = {}
+"""The threads that are in the hook."""
+_END_WAIT_S: Final = 5.0
+_POLL_S: Final = 0.001
+
+
+class _End:
+    """`thread`: the one that ends the interpreter; None: it does not end yet."""
+
+    thread: int | None = None
+
+
+def _end() -> None:
+    """Drop what other threads log from now on, and wait for those that are in a handler.
+
+    Daemon threads stand still when the interpreter ends. One that is in a handler then keeps the handler's lock, and a
+    finalizer that logs would wait for it for ever.
+    """
+    _End.thread = threading.get_ident()
+    deadline = time.monotonic() + _END_WAIT_S  # A handler of the user may stand still.
+    while _LOGGING.keys() - {_End.thread} and time.monotonic() < deadline:
+        time.sleep(_POLL_S)  # Those in the hook signal nothing: that would need a lock.
+
+
+# When this module is imported, so that it comes after what others do at the end.
+atexit.register(_end)
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """Return the text of a record. A record whose arguments do not fit its text gives both."""
+    try:
+        text = record.getMessage()
+    except Exception:  # Any error: it calls the user's __str__.
+        text = f"{bounded_str(record.msg)} {bounded_str(record.args)}"
+    return cut(text, MOST_OF_LINE)
+
+
+def line_of(record: logging.LogRecord, place: Place = _NOWHERE, process: str = "") -> LogLine:
+    """Convert a record. Calls the user's `__str__`."""
+    error = _TRACEBACKS.formatException(record.exc_info) if record.exc_info else ""
+    stack = record.stack_info or ""
+    return LogLine(
+        record.created,
+        record.levelname,
+        record.name,
+        record.threadName or "",
+        message_of(record),
+        place,
+        process,
+        cut("\n".join(filter(None, (error, stack))), MOST_OF_LINE),
+    )
+
+
+def handled_now() -> logging.LogRecord | None:
+    """Return the record that a handler of this thread gets right now; None: none does."""
+    return _NOW.record
+
+
+def hook(take: Take) -> Callable[[], None]:
+    """Have `take` see each record that a logger of this process lets pass, on the thread that logs. Returns: what undoes it.
+
+    `take` must not raise. It returns whether the handlers of loggers get the record too. What it logs itself is not given to it. No
+    cancel interrupts them: each handler has a lock, which all threads that log need.
+    """
+    call_handlers = logging.Logger.callHandlers
+
+    def hooked(logger: logging.Logger, record: logging.LogRecord) -> None:
+        if _NOW.record is not None:
+            call_handlers(logger, record)
+            return
+        with uninterruptible(), _as_now(record):
+            if _End.thread in {None, threading.get_ident()} and take(record):
+                call_handlers(logger, record)
+
+    def undo() -> None:
+        setattr(logging.Logger, _HOOKED, call_handlers)
+
+    setattr(logging.Logger, _HOOKED, hooked)
+    return undo
+
+
+@contextlib.contextmanager
+def _as_now(record: logging.LogRecord) -> Generator[None]:
+    thread = threading.get_ident()
+    _NOW.record, _LOGGING[thread] = record, None
+    try:
+        yield
+    finally:
+        _NOW.record = None
+        _LOGGING.pop(thread, None)

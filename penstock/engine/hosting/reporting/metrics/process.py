@@ -2,12 +2,17 @@
 
 What an operating system does not tell is left out. Source: Flink MetricUtils.instantiateStatusMetrics
 (docs/guides/metrics.md says what each name means here).
+
+The metrics of the driver's own process, by the names of Flink's JobManager.
+
+Who keeps the store puts them there from time to time: `store.put(place, registry.measured(), now_ms)`. Source: Flink MetricUtils.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import socket
 import sys
 import threading
 import time
@@ -16,6 +21,7 @@ from functools import partial
 from typing import Any, Final
 
 from penstock.engine.metrics.registry import Registry
+from penstock.engine.metrics.scopes import Component, Place
 from penstock.engine.model.metrics import Groups, OwnMetric, gauge
 
 JVM: Final[Groups] = (("Status", None), ("JVM", None))
@@ -186,3 +192,15 @@ def _entries(folder: str) -> int:
         return len(os.listdir(folder))
     except OSError:
         return 0
+
+
+def driver_registry() -> Registry:
+    """The metrics of this process. Call its `update` every 5 s."""
+    registry = Registry()
+    add_process_metrics(registry)
+    return registry
+
+
+def driver_place(host: str = "") -> Place:
+    """Where they belong. `host`: the name under which others know this machine; empty: its own."""
+    return Place(Component.JOBMANAGER, {"host": host or socket.gethostname()})

@@ -24,15 +24,14 @@ from penstock.engine.hosting.shipping.pickling import (
     dumps_records,
 )
 from penstock.engine.hosting.spark.batch.key_spool import KeySpool
-from penstock.engine.hosting.spark.batch.orders import Orders, Report
+from penstock.engine.hosting.spark.batch.plan import Orders, Report, StageMetrics, StagePlace
 from penstock.engine.hosting.spark.batch.shuffle_input import KeyedInput, ShuffleInput
-from penstock.engine.hosting.spark.batch.shuffle_output import (
+from penstock.engine.hosting.spark.batch.shuffle_records import (
     DriverOutput,
     FrameOutput,
     Outbox,
     ShuffleOutput,
 )
-from penstock.engine.hosting.spark.batch.stage_metrics import StageMetrics, StagePlace
 from penstock.engine.hosting.spark.dataframes.source import StageFrameSource
 from penstock.engine.hosting.taskmanager.task.async_calls import AsyncCallThreads
 from penstock.engine.hosting.taskmanager.task.source_input import SourceHost, SourceInput

@@ -3,6 +3,11 @@
 
 The master has one thread. Each running stage has a further thread, which waits for the host, and
 the commit at the end has one too.
+
+Assigns all splits of a bounded source before its stage starts. Runs user code on the driver.
+
+Each reader asks in turn until it is told that there are no more splits. So an enumerator assigns
+them as in a streaming job whose readers are equally fast.
 """
 
 from __future__ import annotations
@@ -42,20 +47,18 @@ from penstock.engine.hosting.os.waiting import (
 from penstock.engine.hosting.os.worker_thread import WorkerThreads
 from penstock.engine.hosting.reporting.transition_log import log_attempt, log_status
 from penstock.engine.hosting.shipping.pickling import loads_records
-from penstock.engine.hosting.spark.batch.orders import Orders, Report, StageSettings
-from penstock.engine.hosting.spark.batch.plan import Plan, Stage
+from penstock.engine.hosting.spark.batch.plan import Orders, Plan, Report, Stage, StageSettings
 from penstock.engine.hosting.spark.batch.runner import (
     StageError,
     StageOrder,
     StageRunner,
     failure_of,
 )
-from penstock.engine.hosting.spark.batch.shuffle_output import driver_records
-from penstock.engine.hosting.spark.batch.splits import splits_of
+from penstock.engine.hosting.spark.batch.shuffle_records import driver_records
 from penstock.engine.hosting.spark.dataframes.source import FrameSource
 from penstock.engine.machines.batch import BatchMaster
 from penstock.engine.model.checkpoints import CheckpointStatistics, CheckpointType
-from penstock.engine.model.errors import ConfigurationError, JobExecutionError
+from penstock.engine.model.errors import ConfigurationError, GraphError, JobExecutionError
 from penstock.engine.model.graph.auto_parallelism import SubpartitionRange
 from penstock.engine.model.ids import JobId, VertexId
 from penstock.engine.model.messages import (
@@ -82,6 +85,62 @@ from penstock.engine.model.messages.batch import (
 from penstock.engine.model.program import JobOutcome, NotRescalable
 from penstock.engine.model.states import JobStatus
 from penstock.engine.runtime.sources.contract import Source
+
+
+class _Readers:
+    """`engine.runtime.sources.contract.EnumeratorContext`."""
+
+    def __init__(self, name: str, parallelism: int) -> None:
+        self._name = name
+        self.splits: list[list[Any]] = [[] for _ in range(parallelism)]
+        self.ended: set[int] = set()
+
+    def parallelism(self) -> int:
+        return len(self.splits)
+
+    def registered_readers(self) -> Sequence[int]:
+        return range(len(self.splits))
+
+    def assign_splits(self, subtask: int, splits: Sequence[Any]) -> None:
+        self.splits[subtask].extend(splits)
+
+    def signal_no_more_splits(self, subtask: int) -> None:
+        self.ended.add(subtask)
+
+    def call_periodically(self, period_ms: int, call: Callable[[], None]) -> None:
+        raise GraphError(
+            f"the source '{self._name}' looks for new splits every {period_ms} ms and so "
+            "has no end, but execution.runtime-mode is BATCH. Make the source bounded, or "
+            "set the runtime mode to STREAMING."
+        )
+
+
+def splits_of(source: Source, name: str, parallelism: int) -> list[list[Any]]:
+    """Return the splits of each subtask. Raises: GraphError: the source never ends; what the
+    enumerator raises.
+    """
+    readers = _Readers(name, parallelism)
+    enumerator = source.in_batch().create_enumerator(readers)
+    try:
+        enumerator.start()
+        for subtask in range(parallelism):
+            enumerator.add_reader(subtask)
+        while len(readers.ended) < parallelism:
+            before = sum(map(len, readers.splits)) + len(readers.ended)
+            for subtask in range(parallelism):
+                if subtask not in readers.ended:
+                    enumerator.handle_split_request(subtask, "")
+            if sum(map(len, readers.splits)) + len(readers.ended) == before:
+                raise GraphError(
+                    f"the enumerator of '{name}' neither assigns splits nor signals that "
+                    "there are no more (waiting subtasks: "
+                    f"{sorted(set(range(parallelism)) - readers.ended)}). The enumerator of a "
+                    "bounded source must do one of the two whenever a reader asks."
+                )
+    finally:
+        enumerator.close()
+    return readers.splits
+
 
 _TICK_S: Final = 0.5
 _LOG: Final = logging.getLogger(__name__)

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from penstock.engine.hosting.shipping.pickling import serialize
 from penstock.engine.hosting.spark.batch.batch_task import BatchTask
-from penstock.engine.hosting.spark.batch.orders import Orders
-from penstock.engine.hosting.spark.batch.plan import Plan, Stage
+from penstock.engine.hosting.spark.batch.plan import Orders, Plan, Stage
 from penstock.engine.hosting.spark.dataframes.source import Frame
 from penstock.engine.hosting.taskmanager.task.failures import user_failure
 from penstock.engine.model.errors import UserCodeError

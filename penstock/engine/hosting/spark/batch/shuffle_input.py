@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from penstock.engine.hosting.spark.batch.key_spool import KeySpool
-from penstock.engine.hosting.spark.batch.record_file import HeldRecords
+from penstock.engine.hosting.spark.batch.key_spool import HeldRecords, KeySpool
 from penstock.engine.hosting.spark.batch.shuffle_records import elements_of, gate_of, is_last
 from penstock.engine.model.errors import BrokenInvariant
 from penstock.engine.runtime.batch.record_order import Piece

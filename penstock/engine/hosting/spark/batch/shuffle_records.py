@@ -4,15 +4,21 @@ without the others.
 The bytes are: the consumer's gate, two flags (the record has timestamps; it is the last one of its
 writer), its decoded size, then frames made by `engine.runtime.codecs.codec`. A row batch is pickled; a
 column batch is Arrow.
+
+Outputs of a subtask: records for the shuffle, and rows for the driver.
 """
 
 from __future__ import annotations
 
+import pickle
 import struct
-from collections.abc import Iterator
-from typing import Final
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from penstock.engine.hosting.shipping.pickling import dumps_records, loads_records
+from penstock.engine.hosting.spark.batch.plan import Place
+from penstock.engine.model.graph.chain import ChainedOperator
 from penstock.engine.runtime.codecs.codec import (
     ChannelDecoder,
     ChannelEncoder,
@@ -20,8 +26,11 @@ from penstock.engine.runtime.codecs.codec import (
     concat,
     size_of,
 )
-from penstock.engine.runtime.elements import Batch, Element
+from penstock.engine.runtime.codecs.convert import enforce, to_rows, travel_form
+from penstock.engine.runtime.elements import Batch, ColumnBatch, Element, RowBatch
+from penstock.engine.runtime.network.partitioner import Partitioner
 from penstock.engine.runtime.records.sizes import sorting_size
+from penstock.engine.runtime.task.user_errors import PASSED_ON, user_code_error
 
 RECORD_BYTES: Final = 512 << 10
 """A record of this size is closed. It is large because Spark should move few records, and bounded
@@ -126,3 +135,168 @@ def elements_of(record: bytes) -> Iterator[Element]:
         at += _FRAME.size
         yield decoder.decode(kind, whole[at : at + size])
         at += size
+
+
+FRAME_PARTITION: Final = -1
+_DRIVER_ROWS: Final = 4096
+_ALL_RECORDS: Final = 8 << 20
+_LEAST_RECORD: Final = 64 << 10
+_ALL_JOINED: Final = 1 << 16
+_LEAST_JOINED: Final = 512
+
+
+class Outbox:
+    """Records that are complete and not yet handed to Spark."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, bytes]] = []
+
+    def put(self, partition: int, record: bytes) -> None:
+        self._waiting.append((partition, record))
+
+    def take(self) -> Sequence[tuple[int, bytes]]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+
+class _Output(ABC):
+    """Writes batches only. Watermarks are dropped: a consumer needs only the last one, and makes it
+    itself.
+    """
+
+    def __init__(self, element_type: Any, producer: ChainedOperator) -> None:
+        self._type = element_type
+        self._producer = producer
+        self.is_available = True
+        self.row_limit: int | None = None
+        self.records_out = 0
+
+    def write(self, element: Element) -> None:
+        if not isinstance(element, (RowBatch, ColumnBatch)):
+            return
+        self.records_out += len(element)
+        self._guarded(self._put, element)
+
+    def flush(self) -> None:
+        """Does nothing: records go out when they are full, and at the end."""
+
+    def finish(self) -> None:
+        self._guarded(self._finish)
+
+    def _guarded(self, call: Callable[..., None], *arguments: Batch) -> None:
+        try:
+            call(*arguments)
+        except PASSED_ON:
+            raise
+        except BaseException as error:
+            raise user_code_error(self._producer, None, error) from error
+
+    @abstractmethod
+    def _put(self, batch: Batch) -> None: ...
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Move everything that was put into the outbox."""
+
+
+class ShuffleOutput(_Output):
+    """One exchange.
+
+    Typed rows leave as columns, as between TaskManagers. The end of a broadcast is marked, because
+    its readers wait for it.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        partitioner: Partitioner,
+        element_type: Any,
+        producer: ChainedOperator,
+        outbox: Outbox,
+    ) -> None:
+        super().__init__(element_type, producer)
+        self._coded = travel_form(element_type)
+        self._first = place.first
+        self._split = partitioner.split
+        self._says_last = partitioner.is_broadcast
+        self._outbox = outbox
+        # Each partition has a record that is being filled. Many partitions must not need more
+        # memory than few.
+        record_bytes = min(RECORD_BYTES, max(_LEAST_RECORD, _ALL_RECORDS // place.count))
+        rows = min(JOINED_ROWS, max(_LEAST_JOINED, _ALL_JOINED // place.count))
+        self._builders = [RecordBuilder(place.gate, record_bytes, rows) for _ in range(place.count)]
+
+    def _put(self, batch: Batch) -> None:
+        if self._coded is not None and isinstance(batch, RowBatch):
+            batch = self._coded(batch, self._type)
+        for channel, piece in self._split(batch):
+            record = self._builders[channel].add(piece)
+            if record is not None:
+                self._outbox.put(self._first + channel, record)
+
+    def _finish(self) -> None:
+        for channel, builder in enumerate(self._builders):
+            record = builder.finish(is_last=self._says_last)
+            if record is not None:
+                self._outbox.put(self._first + channel, record)
+
+
+class DriverOutput(_Output):
+    """A driver stream (print, collect): writes (stream, pickled rows) to the driver's partition."""
+
+    def __init__(
+        self,
+        stream: str,
+        element_type: Any,
+        producer: ChainedOperator,
+        partition: int,
+        outbox: Outbox,
+    ) -> None:
+        super().__init__(element_type, producer)
+        self._stream = stream
+        self._partition = partition
+        self._outbox = outbox
+        self._rows: list[Any] = []
+
+    def _put(self, batch: Batch) -> None:
+        if isinstance(batch, ColumnBatch):
+            batch = to_rows(batch, self._type)
+        elif self._type is not None:
+            batch = enforce(batch, self._type)
+        self._rows.extend(batch.values)
+        if len(self._rows) >= _DRIVER_ROWS:
+            self._finish()
+
+    def _finish(self) -> None:
+        rows, self._rows = self._rows, []
+        if rows:
+            record = pickle.dumps((self._stream, dumps_records(rows)))
+            self._outbox.put(self._partition, record)
+
+
+class FrameOutput(_Output):
+    """Writes columns as Arrow messages without their schema, which Spark continues with."""
+
+    def __init__(self, producer: ChainedOperator, outbox: Outbox) -> None:
+        super().__init__(None, producer)
+        self._outbox = outbox
+        self._waiting: list[Batch] = []
+        self._rows = 0
+
+    def _put(self, batch: Batch) -> None:
+        self._waiting.append(batch)
+        self._rows += len(batch)
+        if self._rows >= JOINED_ROWS:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._waiting:
+            whole = concat(self._waiting)
+            assert isinstance(whole, ColumnBatch)
+            self._outbox.put(FRAME_PARTITION, whole.data.serialize().to_pybytes())
+        self._waiting, self._rows = [], 0
+
+
+def driver_records(records: Iterable[bytes]) -> Iterator[Any]:
+    """Read the records of the driver's partition: (stream, pickled rows), or a Report."""
+    return map(pickle.loads, records)

@@ -10,13 +10,12 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from penstock.engine.hosting.shipping.interpreter import VARIABLE
-from penstock.engine.hosting.shipping.least_versions import check_here
+from penstock.engine.hosting.shipping.interpreter import VARIABLE, check_here
 from penstock.engine.hosting.spark.batch.allocator import large_blocks_kept
 from penstock.engine.hosting.spark.batch.batch_task import BatchTask
-from penstock.engine.hosting.spark.batch.orders import Orders
+from penstock.engine.hosting.spark.batch.plan import Orders
 from penstock.engine.hosting.spark.batch.runner import failure_of
-from penstock.engine.hosting.spark.batch.shuffle_output import FRAME_PARTITION
+from penstock.engine.hosting.spark.batch.shuffle_records import FRAME_PARTITION
 from penstock.engine.model.messages import FailureInfo
 
 _KEY: Final = struct.Struct("!q")

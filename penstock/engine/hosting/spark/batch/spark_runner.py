@@ -21,9 +21,9 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import SparkSession
 
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
+from penstock.engine.hosting.shipping.package_archive import ship
 from penstock.engine.hosting.shipping.pickling import serialize
 from penstock.engine.hosting.shipping.program_files import bring_files
-from penstock.engine.hosting.shipping.ship import ship
 from penstock.engine.hosting.shipping.worker_imports import Appended
 from penstock.engine.hosting.spark.batch import spark_task
 from penstock.engine.hosting.spark.batch.plan import Plan, Stage

@@ -22,15 +22,20 @@ from pyspark import RDD, SparkContext, cloudpickle
 
 from penstock.engine.hosting.network.wire.acceptor import Acceptor
 from penstock.engine.hosting.network.wire.addresses import CONTROL_PORT, listen
-from penstock.engine.hosting.network.wire.dialling import Proven
+from penstock.engine.hosting.network.wire.dialling import Proven, Tickets
 from penstock.engine.hosting.network.wire.handshake import ROLE_FEED, Credentials
-from penstock.engine.hosting.network.wire.registration import Tickets
 from penstock.engine.hosting.network.wire.tls import new_identity
 from penstock.engine.hosting.os.spark_thread import SparkThread
 from penstock.engine.hosting.shipping.worker_imports import Archives
 from penstock.engine.hosting.spark.dataframes import feed_task
-from penstock.engine.hosting.spark.dataframes.feed_reader import FeedHosts, FeedPlace
-from penstock.engine.hosting.spark.dataframes.feed_wire import COUNTED, FAILED, OPEN, FeedSocket
+from penstock.engine.hosting.spark.dataframes.feed_reader import (
+    COUNTED,
+    FAILED,
+    OPEN,
+    FeedHosts,
+    FeedPlace,
+    FeedSocket,
+)
 
 _CANCEL_AGAIN_S: Final = 0.25
 _END_S: Final = 5.0

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.engine.hosting.network.wire.registration import Ticket, register
-from penstock.engine.hosting.spark.dataframes.feed_wire import (
+from penstock.engine.hosting.network.wire.dialling import Ticket, register
+from penstock.engine.hosting.spark.dataframes.feed_reader import (
     BATCH,
     DIAL_S,
     DIFFERS,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.engine.hosting.os.file_systems import CheckpointDamaged, joined, open_files
-from penstock.engine.hosting.spark.dataframes.feed_wire import Position
+from penstock.engine.hosting.spark.dataframes.feed_reader import Position
 
 _LENGTH: Final = struct.Struct("!I")
 _BLOCK: Final = 4 << 20

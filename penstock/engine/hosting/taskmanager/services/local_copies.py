@@ -5,6 +5,11 @@ A copy is identified by the path of its file in the checkpoint directory, which 
 a copy is missing, damaged, or no longer the file that was written, the file in the checkpoint directory is read instead. Source: Flink
 TaskLocalStateStoreImpl, LocalRecoveryConfig
 (docs/spec/checkpoints.md#local-recovery-and-shared-files).
+
+Threads of a TaskManager that write snapshots while the tasks continue.
+
+Source: Flink's async operations thread pool of a StreamTask; differs: few threads that all tasks
+share.
 """
 
 from __future__ import annotations
@@ -16,12 +21,35 @@ import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from penstock.engine.hosting.checkpoints.storage import StateWriter
 from penstock.engine.hosting.os import private_files
+from penstock.engine.hosting.os.worker_thread import WorkerThreads
 from penstock.engine.model.checkpoints import FileHandle, StateHandle
 from penstock.engine.model.ids import AllocationId, ExecutionVertexId
+
+MAX_WAITING: Final = 256
+"""How many snapshots of one TaskManager may wait to be written; each holds a copy of a task's state."""
+MAX_THREADS: Final = 4
+_CLOSE_TIMEOUT_S: Final = 1.0
+
+
+class SnapshotWriters:
+    """Threads that write for all tasks of a TaskManager."""
+
+    def __init__(self, threads: int) -> None:
+        """`threads`: the maximum; started as they are needed."""
+        most = max(1, min(threads, MAX_THREADS))
+        self._workers = WorkerThreads("penstock-snapshots", most, capacity=MAX_WAITING + most)
+
+    def submit(self, job: Callable[[], None]) -> bool:
+        """Queue a write. False: too many wait, or this is closed. Any thread."""
+        return self._workers.put(job)
+
+    def close(self) -> None:
+        """Stop. Writes that have begun may end; waiting ones are dropped."""
+        self._workers.close(_CLOSE_TIMEOUT_S, drops=True)
 
 
 class Owner(NamedTuple):

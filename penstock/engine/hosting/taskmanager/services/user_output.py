@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from penstock.engine.hosting.reporting.logs.records import handled_now
+from penstock.engine.hosting.reporting.logs.lines import handled_now
 from penstock.engine.model.ids import AttemptId
 from penstock.engine.model.messages import UserOutput
 from penstock.engine.model.texts.bounded_text import MOST_OF_LINE, cut

@@ -35,8 +35,7 @@ from penstock.engine.hosting.taskmanager.task.outputs_in_flight import (
 )
 from penstock.engine.hosting.taskmanager.task.ports import TaskAttempt
 from penstock.engine.hosting.taskmanager.task.restore import restore_task
-from penstock.engine.hosting.taskmanager.task.source_input import SourceInput
-from penstock.engine.hosting.taskmanager.task.source_of_task import SourceOfTask
+from penstock.engine.hosting.taskmanager.task.source_input import SourceInput, SourceOfTask
 from penstock.engine.hosting.taskmanager.task.timing import task_timing
 from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.deployment import InputGateDeployment, ShuffleDescriptor, TaskDeployment

@@ -4,6 +4,20 @@ The mailbox thread hands over a frozen snapshot and continues. When the data in 
 a writing thread serialises it, writes the files, and tells the driver. A snapshot that cannot be
 written is declined; the job keeps its last checkpoint. Source: Flink
 SubtaskCheckpointCoordinatorImpl, AsyncCheckpointRunnable (docs/spec/checkpoints.md#in-a-task).
+
+The snapshots of one task that are not finished: frozen, waiting for data in flight, or being
+written.
+
+Source: Flink AsyncCheckpointRunnable, SubtaskCheckpointCoordinatorImpl (checkpoints,
+abortedCheckpointIds). Thread-safe.
+
+State that one attempt leaves to others, and takes from others, without the checkpoint directory.
+
+At a handover each task writes its snapshot to the checkpoint directory. Its TaskManager keeps the same bytes in memory, as far
+as there is room, and the handles say so. A task that begins with such a handle takes them from its own TaskManager, or asks
+the other one, and checks them like those of a file. If that one is gone, does not keep them any more or does not answer
+in time, the file is read (docs/spec/elasticity.md#handover). The file is read, too, if it has a path and was written on
+this machine: what was just written is in memory still, and costs a third of what a connection costs.
 """
 
 from __future__ import annotations
@@ -11,38 +25,37 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from penstock.engine.hosting.checkpoints.storage import CheckpointStorage
+from penstock.engine.hosting.network.handed_state import StateReceiver
 from penstock.engine.hosting.os.clock import wall_ms
-from penstock.engine.hosting.os.file_systems import CheckpointIoError
+from penstock.engine.hosting.os.file_systems import CheckpointIoError, local_path
 from penstock.engine.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.engine.hosting.taskmanager.services.local_copies import (
+    MAX_WAITING,
     LocalCopies,
     Owner,
     SnapshotFiles,
 )
-from penstock.engine.hosting.taskmanager.services.snapshot_writers import MAX_WAITING
-from penstock.engine.hosting.taskmanager.task.handover import Handover
 from penstock.engine.hosting.taskmanager.task.outputs_in_flight import OutputsInFlight, Place
 from penstock.engine.hosting.taskmanager.task.ports import Built, TaskAttempt
 from penstock.engine.hosting.taskmanager.task.restore import groups_of
-from penstock.engine.hosting.taskmanager.task.snapshots_under_way import (
-    Abandoned,
-    SnapshotsUnderWay,
-    Writing,
-)
 from penstock.engine.machines.taskmanager.task_lifecycle import refusal_of_checkpoint
 from penstock.engine.model.checkpoints import (
     ChannelStateHandle,
     CheckpointMetrics,
+    FileHandle,
     OperatorSubtaskState,
     StateHandle,
     SubtaskState,
     TaskCheckpointing,
 )
 from penstock.engine.model.errors import EngineBug
+from penstock.engine.model.ids import DataSetId, ResourceId, TaskManagerLocation
 from penstock.engine.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointFailureReason,
@@ -51,12 +64,207 @@ from penstock.engine.model.messages import (
     NotifyCheckpointComplete,
     TriggerCheckpoint,
 )
+from penstock.engine.model.messages.control import StateRequest
 from penstock.engine.runtime.checkpoint.input_checkpoints import InputCheckpoints
 from penstock.engine.runtime.elements import CheckpointBarrier
 from penstock.engine.runtime.state.snapshot import IN_HAND, OperatorSnapshot, Sharing
 from penstock.engine.runtime.state.snapshot_writer import write_operator
 from penstock.engine.runtime.task.mailbox import MAX_PRIORITY
 from penstock.engine.runtime.task.stream_task import TaskSnapshot
+
+_MAX_ABORTED: Final = 128
+
+
+class Abandoned(Exception):
+    """The snapshot is no longer needed."""
+
+
+@dataclass(eq=False, slots=True)
+class Writing:
+    """One unfinished snapshot. `operators`: head first. `metrics`: those that are known already.
+
+    `in_hand`: pickled records that a task with inputs had read and not processed. `inputs`,
+    `outputs`: data in flight by edge and channel; None: it is not complete yet.
+    """
+
+    barrier: CheckpointBarrier
+    operators: list[tuple[str, OperatorSnapshot]]
+    metrics: CheckpointMetrics
+    is_at_end: bool
+    in_hand: list[bytes] = field(default_factory=list)
+    inputs: Mapping[Place, bytes] | None = None
+    outputs: Mapping[Place, bytes] | None = None
+    is_submitted: bool = False
+    is_abandoned: bool = False
+    taken_at: float = field(default_factory=time.monotonic)
+    written_bytes: int = 0
+
+    def check_wanted(self) -> None:
+        """Raises: Abandoned."""
+        if self.is_abandoned:
+            raise Abandoned
+
+    def close(self, *, is_kept: bool = False) -> None:
+        """Release the operators' snapshots and their files."""
+        for _, snapshot in self.operators:
+            snapshot.close(is_kept=is_kept)
+
+    @property
+    def in_flight(self) -> Iterator[tuple[bool, DataSetId | None, int, bytes]]:
+        """All data in flight: (of an input, edge, channel, content)."""
+        for order, data in enumerate(self.in_hand):
+            yield True, None, order, data
+        for (edge, producer), data in (self.inputs or {}).items():
+            yield True, edge, producer, data
+        for (edge, consumer), data in (self.outputs or {}).items():
+            yield False, edge, consumer, data
+
+
+class SnapshotsUnderWay:
+    """Unfinished snapshots by checkpoint. A dropped snapshot is closed, which removes its files."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._writing: dict[int, Writing] = {}
+        self._aborted: set[int] = set()
+
+    def __contains__(self, checkpoint_id: int) -> bool:
+        with self._lock:
+            return checkpoint_id in self._writing
+
+    @property
+    def is_any_submitted(self) -> bool:
+        """Whether something is being written, or is about to be."""
+        with self._lock:
+            return any(writing.is_submitted for writing in self._writing.values())
+
+    def add(self, writing: Writing) -> bool:
+        """Add a snapshot. False: it was aborted while it was taken, and is closed.
+
+        Older snapshots that wait for data in flight are dropped, because that data will never come.
+        """
+        checkpoint_id = writing.barrier.checkpoint_id
+        with self._lock:
+            dropped = self._drop_waiting(lambda one: one < checkpoint_id)
+            is_wanted = checkpoint_id not in self._aborted
+            self._aborted = {one for one in self._aborted if one > checkpoint_id}
+            if is_wanted:
+                self._writing[checkpoint_id] = writing
+            else:
+                dropped.append(writing)
+        for one in dropped:
+            one.close()
+        return is_wanted
+
+    def give_inputs(
+        self,
+        checkpoint_id: int,
+        channels: Mapping[Place, bytes],
+        alignment_ms: float,
+        processed_bytes: int,
+    ) -> bool:
+        """Add the input data in flight, and what was measured until the last barrier. False: the snapshot does not exist."""
+        with self._lock:
+            writing = self._writing.get(checkpoint_id)
+            if writing is not None:
+                writing.inputs = channels
+                writing.metrics = replace(
+                    writing.metrics, alignment_ms=alignment_ms, processed_bytes=processed_bytes
+                )
+            return writing is not None
+
+    def submit(self, checkpoint_id: int, outputs: Mapping[Place, bytes] | None) -> Writing | None:
+        """Return the snapshot if all of its data in flight is there and it was not returned before.
+        `outputs` None: not there yet.
+        """
+        with self._lock:
+            writing = self._writing.get(checkpoint_id)
+            if writing is None or writing.is_submitted:
+                return None
+            if writing.outputs is None:
+                writing.outputs = outputs
+            writing.is_submitted = writing.inputs is not None and writing.outputs is not None
+            return writing if writing.is_submitted else None
+
+    def abort(self, checkpoint_id: int) -> None:
+        """Abort a checkpoint, even if its snapshot is being taken just now on the task's thread."""
+        with self._lock:
+            self._aborted.add(checkpoint_id)
+            if len(self._aborted) > _MAX_ABORTED:
+                self._aborted.remove(min(self._aborted))
+        self.abandon(lambda one: one == checkpoint_id)
+
+    def abandon(self, is_meant: Callable[[int], bool]) -> None:
+        """Drop these snapshots; threads that write them stop."""
+        with self._lock:
+            for checkpoint_id, writing in self._writing.items():
+                writing.is_abandoned = writing.is_abandoned or is_meant(checkpoint_id)
+            dropped = self._drop_waiting(is_meant)
+        for writing in dropped:
+            writing.close()
+
+    def ended(self, writing: Writing, *, is_kept: bool) -> None:
+        """The snapshot was written, or failed."""
+        writing.close(is_kept=is_kept)
+        with self._lock:
+            self._writing.pop(writing.barrier.checkpoint_id, None)
+
+    def _drop_waiting(self, is_meant: Callable[[int], bool]) -> list[Writing]:
+        """Remove the snapshots that nobody writes yet. Under the lock."""
+        waiting = [i for i, one in self._writing.items() if is_meant(i) and not one.is_submitted]
+        return [self._writing.pop(checkpoint_id) for checkpoint_id in waiting]
+
+
+PATIENCE_S: Final = 2.0
+"""So long without a byte, connecting included, and the file is read."""
+
+
+class Handover:
+    """Of one attempt."""
+
+    def __init__(self, attempt: TaskAttempt) -> None:
+        self._attempt = attempt
+        self._silent: set[ResourceId] = set()
+
+    def keeper(self, barrier: CheckpointBarrier) -> Callable[[FileHandle, bytes], FileHandle]:
+        """Return what keeps the parts of a snapshot, if it is that of a handover."""
+        settings = self._attempt.host.task_settings.checkpointing
+        if not barrier.options.is_held or settings is None:
+            return lambda handle, _data: handle
+        plane, most_bytes = self._attempt.host.data_plane, settings.kept_bytes
+        here = TaskManagerLocation(plane.resource_id, self._attempt.host.host_name, plane.port)
+
+        def keep(handle: FileHandle, data: bytes) -> FileHandle:
+            is_kept = plane.handed_state.keep(barrier.checkpoint_id, handle, data, most_bytes)
+            return replace(handle, kept_by=here) if is_kept else handle
+
+        return keep
+
+    def forget(self, is_over: Callable[[int], bool]) -> None:
+        """Have the TaskManager drop what it keeps of these checkpoints."""
+        self._attempt.host.data_plane.handed_state.forget(is_over)
+
+    def read(self, handle: StateHandle) -> bytes | None:
+        """Return the checked bytes; None: they must be read elsewhere. Raises: CancelSignal."""
+        if not isinstance(handle, FileHandle) or handle.kept_by is None:
+            return None
+        holder, plane = handle.kept_by, self._attempt.host.data_plane
+        if holder.resource_id == plane.resource_id:
+            return plane.handed_state.find(handle.path, handle.offset)
+        settings = self._attempt.host.task_settings.checkpointing
+        has_path = settings is not None and local_path(settings.directory) is not None
+        is_near = has_path and holder.host == self._attempt.host.host_name
+        if is_near or holder.resource_id in self._silent:
+            return None
+        receiver = StateReceiver(handle.size)
+        request = StateRequest(handle.path, handle.offset)
+        plane.consumers.request_state(holder, request, receiver)
+        data = receiver.take(PATIENCE_S, self._attempt.check_goes_on)
+        if data is not None and zlib.crc32(data) == handle.checksum:
+            return data
+        # The next part would most likely cost the same time.
+        self._silent.add(holder.resource_id)
+        return None
 
 
 class TaskCheckpoints:

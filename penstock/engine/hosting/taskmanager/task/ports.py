@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from penstock.engine.hosting.network.data_plane import DataPlane
-from penstock.engine.hosting.task_settings import TaskSettings
-from penstock.engine.hosting.taskmanager.services.io_directories import IoDirectories
-from penstock.engine.hosting.taskmanager.services.local_copies import LocalCopies
+from penstock.engine.hosting.taskmanager.services.local_copies import LocalCopies, SnapshotWriters
 from penstock.engine.hosting.taskmanager.services.producer_questions import ProducerQuestions
-from penstock.engine.hosting.taskmanager.services.snapshot_writers import SnapshotWriters
-from penstock.engine.hosting.taskmanager.services.state_backends import StateBackends
+from penstock.engine.hosting.taskmanager.services.state_backends import IoDirectories, StateBackends
+from penstock.engine.hosting.taskmanager_order import TaskSettings
 from penstock.engine.model.deployment import ShuffleDescriptor, TaskDeployment
 from penstock.engine.model.ids import AttemptId
 from penstock.engine.model.states import ExecutionState

@@ -3,6 +3,11 @@
 Source: Flink Task, StreamTask.invoke, MailboxProcessor. The thread runs a mailbox loop; requests of
 other threads come as mails. Reports go out through the host. A report that cannot be sent needs no
 handling, because the TaskManager then ends anyway.
+
+What the sinks of a task prepared at the end of its data, if no checkpoint follows: the driver commits it when the job ends.
+
+A savepoint that comes before holds it as state of the sinks, which commit it after a restore. Source: none; Flink's sinks commit at
+the end of their data if the job takes no checkpoints, so that what a restart repeats is there twice.
 """
 
 from __future__ import annotations
@@ -10,28 +15,35 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from penstock.engine.hosting.os.interrupts import interrupt
-from penstock.engine.hosting.os.waker import Waker
-from penstock.engine.hosting.shipping.pickling import deserialize_program
-from penstock.engine.hosting.taskmanager.services.final_output import FinalOutput
+from penstock.engine.hosting.os.interrupts import Waker, interrupt
+from penstock.engine.hosting.shipping.pickling import (
+    deserialize_program,
+    dumps_records,
+    loads_records,
+)
 from penstock.engine.hosting.taskmanager.services.user_output import end_thread
 from penstock.engine.hosting.taskmanager.task.builder import BuiltTask, build_task
 from penstock.engine.hosting.taskmanager.task.checkpoints import TaskCheckpoints
-from penstock.engine.hosting.taskmanager.task.driver_writer import DriverWriter
 from penstock.engine.hosting.taskmanager.task.failures import failure_info
 from penstock.engine.hosting.taskmanager.task.metrics import TaskMetrics
+from penstock.engine.hosting.taskmanager.task.outputs import DriverWriter
 from penstock.engine.hosting.taskmanager.task.ports import Built, TaskAttempt, TaskHost
 from penstock.engine.machines.taskmanager.task_lifecycle import TaskLifecycle
+from penstock.engine.model.checkpoints import InlineHandle, RedistributionMode, SubtaskState
 from penstock.engine.model.deployment import TaskDeployment
 from penstock.engine.model.errors import CancelSignal, UserError
 from penstock.engine.model.graph.chain import ChainSpec
-from penstock.engine.model.messages import FailureInfo, TaskIo, TaskStateChanged
+from penstock.engine.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
 from penstock.engine.model.states import ExecutionState
 from penstock.engine.runtime.interruption import Interruption
+from penstock.engine.runtime.operators.sinks import COMMITTABLES
+from penstock.engine.runtime.state.snapshot import ListPart, OperatorSnapshot
+from penstock.engine.runtime.state.snapshot_writer import write_operator
 from penstock.engine.runtime.task.input_processor import NextMove, next_move
 from penstock.engine.runtime.task.mailbox import (
     MIN_PRIORITY,
@@ -39,6 +51,42 @@ from penstock.engine.runtime.task.mailbox import (
     MailboxProcessor,
     TaskMailbox,
 )
+
+_BEFORE_ALL: Final = 0
+"""The checkpoint that they belong to: one that is complete, whatever is restored."""
+
+
+class FinalOutput:
+    """Of one task. Mailbox thread."""
+
+    def __init__(self) -> None:
+        self._prepared: dict[str, list[tuple[int, object]]] = {}
+        self._committables: list[Committable] = []
+
+    def add(self, node_id: int, uid: str, payload: object) -> None:
+        """Add what the sink `uid` prepared. It is pickled here, so that an error of pickling names the sink."""
+        self._committables.append(Committable(node_id, dumps_records(payload)))
+        self._prepared.setdefault(uid, []).append((_BEFORE_ALL, payload))
+
+    @property
+    def committables(self) -> tuple[Committable, ...]:
+        return tuple(self._committables)
+
+    def state(self) -> SubtaskState | None:
+        """Return the state of a task that has nothing left to do but to commit this; None: there is nothing to commit."""
+        if not self._prepared:
+            return None
+        operators = []
+        for uid, prepared in self._prepared.items():
+            part = ListPart(RedistributionMode.SPLIT, list(prepared))
+            snapshot = OperatorSnapshot(lists={COMMITTABLES: part}).freeze(dumps_records)
+            operators.append((uid, write_operator(snapshot, _inline, dumps_records, loads_records)))
+        return SubtaskState(tuple(operators), is_finished=True)
+
+
+def _inline(data: bytes) -> InlineHandle:
+    return InlineHandle(data, zlib.crc32(data))
+
 
 MAX_WAIT_S: Final = 1.0
 _LOG: Final = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import pytest
 from penstock.common.time import Duration
 from penstock.connectors.cdc import PostgresSource
 from penstock.connectors.cdc.postgres import replication
-from penstock.engine.hosting.os.deadline import NoAnswer
+from penstock.engine.hosting.os.clock import NoAnswer
 from penstock.engine.model.errors import ConfigurationError
 from tests.tools.connectors.changelogs import Replayed, streaming
 from tests.tools.connectors.silent_server import silent_server

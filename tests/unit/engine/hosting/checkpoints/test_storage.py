@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from penstock.engine.hosting.checkpoints import storage as storage_module
-from penstock.engine.hosting.checkpoints.metadata import decode_metadata, encode_metadata
-from penstock.engine.hosting.checkpoints.storage import CheckpointStorage
+from penstock.engine.hosting.checkpoints.storage import (
+    CheckpointStorage,
+    decode_metadata,
+    encode_metadata,
+)
 from penstock.engine.hosting.os.file_systems import (
     ArrowFiles,
     CheckpointDamaged,

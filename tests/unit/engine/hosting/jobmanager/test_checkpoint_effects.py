@@ -4,15 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.engine.hosting.checkpoints.port import NoCheckpoints
 from penstock.engine.hosting.jobmanager import machine_shell
+from penstock.engine.hosting.jobmanager.checkpoint_writer import NoCheckpoints
 from penstock.engine.hosting.jobmanager.machine_shell import (
     JobManagerSettings,
     JobParts,
     MachineShell,
 )
 from penstock.engine.hosting.observer import JobObserver
-from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.hosting.taskmanager_order import TaskSettings
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.resources.resource_manager import ResourceSettings
 from penstock.engine.model.checkpoints import CheckpointOptions, CheckpointType, CompletedCheckpoint

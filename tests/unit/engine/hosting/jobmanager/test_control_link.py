@@ -1,4 +1,4 @@
-"""Whether the kernel at the other end of a control connection answers (`engine/hosting/jobmanager/control_link.py`)."""
+"""Whether the kernel at the other end of a control connection answers (`engine/hosting/jobmanager/control_server.py`)."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from penstock.engine.hosting.jobmanager.control_link import ControlLink
+from penstock.engine.hosting.jobmanager.control_server import ControlLink
 from tests.tools.waiting import wait_until
 
 HANG_MS = 60_000

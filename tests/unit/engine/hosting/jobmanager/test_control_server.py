@@ -15,9 +15,9 @@ from penstock.engine.hosting.jobmanager import control_server as module
 from penstock.engine.hosting.jobmanager.control_server import ControlServer
 from penstock.engine.hosting.network.wire.acceptor import MAX_UNPROVEN
 from penstock.engine.hosting.network.wire.addresses import Endpoint
-from penstock.engine.hosting.network.wire.control_wire import frame
 from penstock.engine.hosting.network.wire.dialling import dial
 from penstock.engine.hosting.network.wire.handshake import ROLE_FEED, ROLE_TASKMANAGER
+from penstock.engine.hosting.network.wire.messages import frame
 from penstock.engine.model.errors import AuthenticationError
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.messages import Heartbeat

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.engine.hosting.jobmanager import links, taskmanager_watch
+from penstock.engine.hosting.jobmanager import control_server, taskmanager_watch
 from penstock.engine.hosting.jobmanager.driver_streams import CollectStream
 from penstock.engine.hosting.jobmanager.ha.guard import JobGuard
 from penstock.engine.hosting.jobmanager.jobmanager import JobManager
@@ -109,7 +109,7 @@ class Shell:
 
     def __init__(self):
         self.job_id = "job"
-        self.links = links.Links(FencingToken("token"))
+        self.links = control_server.Links(FencingToken("token"))
         self.guard = JobGuard()
         self.resource_manager = SimpleNamespace(is_full=False)
         self.cancelling, self.where = {}, {}
@@ -333,7 +333,7 @@ def test_a_task_that_does_not_answer_its_cancel_costs_its_taskmanager(watched):
 
 
 def test_a_second_taskmanager_of_a_fenced_name_is_refused():
-    known = links.Links(FencingToken("token"))
+    known = control_server.Links(FencingToken("token"))
     location = TaskManagerLocation(ResourceId("tm-1"), "h", 1)
     known.register(location, Control())
     known.fence(location.resource_id)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.hosting.jobmanager.links import Links
+from penstock.engine.hosting.jobmanager.control_server import Links
 from penstock.engine.hosting.jobmanager.questions import (
     LAST_LINES_NAME,
     MOST_KEPT_BYTES,

@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.hosting.network.frame_parser import FrameParser
-from penstock.engine.hosting.network.frames import HEADER_BYTES, MAX_PAYLOAD, FrameType, header
+from penstock.engine.hosting.network.frames import (
+    HEADER_BYTES,
+    MAX_PAYLOAD,
+    FrameParser,
+    FrameType,
+    header,
+)
 from penstock.engine.model.errors import ExternalError
 
 

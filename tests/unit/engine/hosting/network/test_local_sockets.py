@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from penstock.engine.hosting.network import local_sockets
+from penstock.engine.hosting.network import peers
 from penstock.engine.hosting.network.data_plane import DataPlane
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.model.ids import ResourceId, TaskManagerLocation
@@ -59,7 +59,7 @@ def test_whoever_holds_the_name_but_not_the_secret_is_passed_by():
     with ExitStack() as stack:
         here = stack.enter_context(closing(plane_of("tm-1")))
         there = stack.enter_context(closing(plane_of("tm-2", is_local=False)))
-        (squatter,) = local_sockets.listen(CREDENTIALS, there.resource_id, there.port)
+        (squatter,) = peers.listen(CREDENTIALS, there.resource_id, there.port)
         stack.enter_context(squatter)
 
         def hang_up() -> None:
@@ -74,11 +74,11 @@ def test_whoever_holds_the_name_but_not_the_secret_is_passed_by():
 
 def test_a_name_in_use_is_told_and_leaves_tcp(caplog):
     port = 1  # no socket of this test listens there
-    (first,) = local_sockets.listen(CREDENTIALS, ResourceId("tm-1"), port)
+    (first,) = peers.listen(CREDENTIALS, ResourceId("tm-1"), port)
     with first:
-        assert local_sockets.listen(CREDENTIALS, ResourceId("tm-1"), port) == []
+        assert peers.listen(CREDENTIALS, ResourceId("tm-1"), port) == []
         assert f"LOCAL_SOCKET_REFUSED port={port}" in caplog.text
-        assert local_sockets.connect(CREDENTIALS, ResourceId("tm-2"), port, 1.0) is None
+        assert peers.connect(CREDENTIALS, ResourceId("tm-2"), port, 1.0) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
@@ -86,13 +86,13 @@ def test_a_name_that_another_user_holds_is_left_and_told(caplog):
     """As whoever has learned the name and was faster: the kernel says whose process it is."""
     caplog.set_level(logging.WARNING)
     name, port = ResourceId("tm-2"), 1
-    held = local_sockets._name(CREDENTIALS, name, port)
+    held = peers._name(CREDENTIALS, name, port)
     with subprocess.Popen(
         [sys.executable, "-c", SQUATTER, held.hex()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as squatter:
         try:
             assert squatter.stdout.readline() == b"listens\n"
-            assert local_sockets.connect(CREDENTIALS, name, port, 10.0) is None
+            assert peers.connect(CREDENTIALS, name, port, 10.0) is None
         finally:
             squatter.stdin.close()
     assert "REFUSED" in caplog.text

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engine.hosting.network.consumer_side import TaskChannelHost
 from penstock.engine.hosting.network.data_plane import DelayedCalls
-from penstock.engine.hosting.network.task_events import TaskEventDispatcher
+from penstock.engine.hosting.network.partition_registry import TaskEventDispatcher
 from penstock.engine.hosting.taskmanager.services.producer_questions import (
     ANSWER_TIMEOUT_MS,
     ProducerQuestions,

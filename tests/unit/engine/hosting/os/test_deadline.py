@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from penstock.engine.hosting.os.deadline import NoAnswer, progress, within
+from penstock.engine.hosting.os.clock import NoAnswer, progress, within
 from penstock.engine.model.errors import ExternalError
 
 LONG_S = 30
@@ -73,7 +73,7 @@ class Clock:
 def test_each_answer_that_a_call_notes_begins_its_deadline_anew(monkeypatch):
     """It takes longer than the deadline in all, and less each time."""
     clock = Clock()
-    monkeypatch.setattr("penstock.engine.hosting.os.deadline.monotonic", clock)
+    monkeypatch.setattr("penstock.engine.hosting.os.clock.monotonic", clock)
 
     def asks_often():
         for _ in range(6):

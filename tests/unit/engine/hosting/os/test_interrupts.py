@@ -22,9 +22,9 @@ from penstock.engine.hosting.os.interrupts import (
     interrupt,
     uninterruptible_condition,
 )
-from penstock.engine.hosting.reporting.logs.records import hook
+from penstock.engine.hosting.reporting.logs.lines import hook
 from penstock.engine.hosting.taskmanager.services.user_output import RoutedStream
-from penstock.engine.hosting.taskmanager.task.split_fetcher import FetcherThread
+from penstock.engine.hosting.taskmanager.task.source_input import FetcherThread
 from penstock.engine.model.messages import UserOutput
 from penstock.engine.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.engine.runtime.interruption import Interruption, is_interruptible, uninterruptible

@@ -4,13 +4,79 @@ import os
 import re
 import stat
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from penstock.engine.hosting.os import private_files
-from penstock.engine.hosting.os.private_files import NotPrivate
+from penstock.engine.hosting.os.private_files import NotPrivate, OwnFolder
 from tests.tools.permissions import AS_ROOT, SOMEBODY, mode, umask
+
+
+@pytest.fixture
+def ends(monkeypatch):
+    """What is done when the process ends; done after the test."""
+    calls = []
+    monkeypatch.setattr(private_files.atexit, "register", calls.append)
+    yield calls
+    for call in calls:
+        call()
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch, ends):
+    monkeypatch.setattr(private_files.tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def claimed_once(folder):
+    folder.mkdir()
+    (folder / "in-use").touch()
+    return folder
+
+
+def test_a_folder_without_a_process_goes_when_the_next_is_made(temporary):
+    left = claimed_once(temporary / "ours-left")
+    other = claimed_once(temporary / "theirs-left")
+    made = OwnFolder("ours-").made()
+    assert not left.exists()
+    assert other.exists()
+    assert made.is_dir()
+
+
+def test_a_folder_goes_when_its_process_ends(temporary, ends):
+    made = OwnFolder("ours-").made()
+    ends.pop()()
+    assert not made.exists()
+
+
+def test_a_folder_that_is_being_made_is_nobodys_leftover(temporary, monkeypatch):
+    """Two programs begin at the same time: the second looks when the first has not locked its claim yet."""
+    lock = private_files.try_lock
+    monkeypatch.setattr(private_files, "try_lock", lambda claim: second_looks() and lock(claim))
+
+    def second_looks():
+        monkeypatch.setattr(private_files, "try_lock", lock)
+        return OwnFolder("ours-").made().is_dir()
+
+    assert OwnFolder("ours-").made().is_dir()
+    assert len(list(temporary.iterdir())) == 2
+
+
+def test_threads_that_ask_at_once_get_the_same_folder(temporary):
+    """A second one would lose its claim, and another program would remove it."""
+    folder, together = OwnFolder("ours-"), threading.Barrier(8)
+
+    def ask(_):
+        together.wait()
+        return folder.made()
+
+    with ThreadPoolExecutor(8) as threads:
+        made = set(threads.map(ask, range(8)))
+    assert made == set(temporary.iterdir())
+    assert len(made) == 1
 
 
 @pytest.fixture
@@ -36,9 +102,6 @@ def file_at(path: Path, content: bytes = b"ours") -> Path:
 def read(path) -> bytes:
     with os.fdopen(private_files.open_checked(str(path)), "rb") as file:
         return file.read()
-
-
-# ---------------------------------------------------------------------- what is read
 
 
 def test_a_file_of_ours_is_read_also_if_others_may_read_it(root):
@@ -97,9 +160,6 @@ def test_links_that_go_round_end(root):
     for name in ("a", "a/file"):
         with pytest.raises(OSError, match="symbolic links"):
             read(root / name)
-
-
-# ---------------------------------------------------------------------- what is refused
 
 
 @pytest.fixture
@@ -206,9 +266,6 @@ def test_a_pipe_is_no_file_and_nobody_waits_for_its_writer(root):
             read(f"{root}/{name}")
 
 
-# ---------------------------------------------------------------------- races
-
-
 def test_what_was_checked_is_what_is_read(root):
     file = file_at(root / "file")
     opened = private_files.open_checked(str(file))
@@ -277,9 +334,6 @@ def test_a_folder_that_is_held_is_found_also_when_somebody_renames_it(root):
     for name in ("other", "link", "nothing"):
         with pytest.raises(OSError, match="replaced|Not a directory|symbolic|No such file"):
             private_files.hold(str(root / name))
-
-
-# ---------------------------------------------------------------------- what is written
 
 
 @pytest.mark.parametrize("bits", [0o000, 0o002, 0o022, 0o777], ids="umask {:03o}".format)

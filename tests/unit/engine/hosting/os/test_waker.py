@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from penstock.engine.hosting.os.waker import Waker, held_wakes
+from penstock.engine.hosting.os.interrupts import Waker, held_wakes
 
 HANG_S = 20
 

@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from penstock.engine.hosting.shipping.archives import checked_archives
+from penstock.engine.hosting.shipping.program_files import checked_archives
 from penstock.engine.model.errors import ConfigurationError
 
 OUTSIDE = ["../x", "a/../../x", "/etc/x", "..\\x", "C:\\x", ".."]

@@ -12,9 +12,8 @@ import zipfile
 import pytest
 
 from penstock.engine.hosting.shipping import missing_packages, program_modules
-from penstock.engine.hosting.shipping.distributions import Ownership
 from penstock.engine.hosting.shipping.pickling import deserialize, dumps_records, serialize
-from penstock.engine.hosting.shipping.program_modules import user_modules_archive
+from penstock.engine.hosting.shipping.program_modules import Ownership, user_modules_archive
 from penstock.engine.model.errors import ConfigurationError
 from tests.spark import programs
 from tests.tools.hosting.target_folders import COMPILED, install

@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 
-from penstock.engine.hosting.shipping.distributions import Ownership, owners_in
+from penstock.engine.hosting.shipping.program_modules import Ownership, owners_in
 from tests.tools.hosting.target_folders import COMPILED, install, write
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark import cloudpickle
 
-from penstock.engine.hosting.network.wire.registration import Tickets
+from penstock.engine.hosting.network.wire.dialling import Tickets
 from penstock.engine.hosting.provider import MasterAddress
 from penstock.engine.hosting.shipping import worker_files, worker_imports
 from penstock.engine.hosting.shipping.worker_files import WorkerFiles
@@ -17,7 +17,7 @@ from penstock.engine.hosting.spark import background_jobs, executor_task
 from penstock.engine.hosting.spark import provider as spark_driver
 from penstock.engine.hosting.spark.batch import spark_runner, spark_task
 from penstock.engine.hosting.spark.dataframes import feed_server, feed_task, frames
-from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.hosting.taskmanager_order import TaskSettings
 from penstock.engine.model.checkpoints import TaskCheckpointing
 from penstock.engine.model.slot_size import UNSIZED
 from tests.tools.identities import new_credentials

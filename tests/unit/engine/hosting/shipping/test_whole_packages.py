@@ -5,8 +5,8 @@ import sys
 import zipfile
 
 from penstock.engine.hosting.shipping import program_modules
-from penstock.engine.hosting.shipping.distributions import Ownership
 from penstock.engine.hosting.shipping.program_modules import (
+    Ownership,
     Place,
     companions,
     place_of,

@@ -15,7 +15,7 @@ from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.hosting.observer import JobObserver
 from penstock.engine.hosting.os.session_jobs import SessionJob, SessionJobs
-from penstock.engine.hosting.program import needs
+from penstock.engine.hosting.program import host
 from penstock.engine.hosting.program import spark_host as session
 from penstock.engine.hosting.program.spark_host import SparkHost
 from penstock.engine.hosting.spark import background_jobs
@@ -92,17 +92,17 @@ def test_what_does_not_come_is_refused_with_what_there_is(no_waiting):
     with pytest.raises(
         NoResourceAvailable, match=r"(?s)4 slots.*only 1 .*gives 2 task slots, 1 of"
     ):
-        needs.check_resources(provider_of(looks=[(2, 1)]), {UNSIZED: 4})
+        host.check_resources(provider_of(looks=[(2, 1)]), {UNSIZED: 4})
 
 
 def test_the_master_that_is_advised_has_room_beside_jobs_that_hold_slots(monkeypatch):
     jobs = SessionJobs()
     control = SimpleNamespace(job_id="held", status=lambda: JobStatus.RUNNING)
     jobs.add(SessionJob(control, "first", 0.0, lambda: 2))
-    monkeypatch.setattr(needs, "SESSION_JOBS", jobs)
+    monkeypatch.setattr(host, "SESSION_JOBS", jobs)
     provider = provider_of(looks=[(3, 2), (3, 2)])
     with pytest.raises(NoResourceAvailable, match=r"'first' .* master local\[5\]"):
-        needs.check_resources(provider, {UNSIZED: 2})
+        host.check_resources(provider, {UNSIZED: 2})
 
 
 def test_the_answer_of_the_check_is_kept():
@@ -286,7 +286,7 @@ def test_a_warning_is_given_once(operations, monkeypatch, capsys):
 
 
 def test_a_closure_above_the_message_limit_is_refused_with_its_operator(monkeypatch):
-    monkeypatch.setattr(needs, "MAX_MESSAGE", needs._MESSAGE_MARGIN + 100_000)
+    monkeypatch.setattr(host, "MAX_MESSAGE", host._MESSAGE_MARGIN + 100_000)
     env = StreamExecutionEnvironment.get_execution_environment()
     env.use_executor(MiniCluster(observer=JobObserver()).executor())
     data = os.urandom(200_000)

@@ -4,7 +4,7 @@ import gc
 import weakref
 from types import SimpleNamespace
 
-from penstock.engine.hosting.spark.configuration import configuration_of, page_of
+from penstock.engine.hosting.spark.slots import configuration_of, page_of
 
 
 class Context:

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engine.hosting.spark import shared_provider
 from penstock.engine.hosting.spark.shared_provider import SharingProvider
-from penstock.engine.hosting.task_settings import TaskSettings
+from penstock.engine.hosting.taskmanager_order import TaskSettings
 from penstock.engine.model.messages.workers import WorkerKind
 from penstock.engine.model.slot_size import UNSIZED, slot_size
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engine.hosting.spark.sizes import LargeOnesFirst, SparkSize
+from penstock.engine.hosting.spark.slots import LargeOnesFirst, SparkSize
 from penstock.engine.model.slot_size import describe, slot_size
 
 CLUSTER = SparkSize("local-cluster[2,3,1024]", 1, 3, "1g", is_dynamic=False, resources=frozenset())

@@ -8,8 +8,7 @@ import re
 
 import pytest
 
-from penstock.engine.hosting.reporting.logs.lines import Place
-from penstock.engine.hosting.reporting.logs.records import hook
+from penstock.engine.hosting.reporting.logs.lines import Place, hook
 from penstock.engine.hosting.reporting.logs.settings import LogSettings
 from penstock.engine.hosting.taskmanager import process_log
 from penstock.engine.hosting.taskmanager.process_log import Logging, ProcessLog

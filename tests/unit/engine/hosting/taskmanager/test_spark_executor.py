@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.hosting.taskmanager.spark_executor import with_executor
+from penstock.engine.hosting.taskmanager.config import with_executor
 from penstock.engine.model.deployment import SparkTask
 
 TASK = SparkTask(7, 0, 12)

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.engine.hosting.network.wire.control_wire import ControlWire, frame
-from penstock.engine.hosting.network.wire.registration import Tickets
+from penstock.engine.hosting.network.wire.dialling import Tickets
+from penstock.engine.hosting.network.wire.messages import ControlWire, frame
 from penstock.engine.hosting.reporting.logs.settings import LogSettings
 from penstock.engine.hosting.shipping import worker_folders
 from penstock.engine.hosting.shipping.worker_files import WorkerFiles

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from penstock.engine.hosting.taskmanager.user_imports import forget_user_modules
+from penstock.engine.hosting.taskmanager.user_modules import forget_user_modules
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.engine.hosting.task_settings import WatchSettings
 from penstock.engine.hosting.taskmanager.watchdog import LEAVES_BY_ITSELF_MS, TaskWatchdog
+from penstock.engine.hosting.taskmanager_order import WatchSettings
 from penstock.engine.model.errors import NoProgress
 from penstock.engine.model.states import ExecutionState
 

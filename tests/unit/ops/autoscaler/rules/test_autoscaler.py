@@ -6,9 +6,9 @@ import pytest
 
 from penstock.engine.model.config import Settings
 from penstock.ops.autoscaler.rules.decisions import EventKind
-from penstock.ops.autoscaler.rules.events import JobRestarted
 from penstock.ops.autoscaler.rules.samples import (
     ClusterRoom,
+    JobRestarted,
     MemorySample,
     ScaledVertex,
     Topology,

@@ -5,8 +5,7 @@ import math
 import pytest
 
 from penstock.engine.model.ids import VertexId
-from penstock.ops.autoscaler.rules.evaluation import Evaluated, Measured
-from penstock.ops.autoscaler.rules.parallelism import align, propose
+from penstock.ops.autoscaler.rules.evaluation import Evaluated, Measured, align, propose
 from penstock.ops.autoscaler.rules.samples import ScaledEdge, ScaledVertex, Topology
 from penstock.ops.autoscaler.rules.settings import AlignmentMode, StepSettings
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from penstock.engine.hosting.reporting.logs.folder import LogFolder, NoSuchLog
-from penstock.engine.hosting.reporting.logs.rolling import RollingFile
+from penstock.engine.hosting.reporting.logs.folder import LogFolder, NoSuchLog, RollingFile
 from penstock.engine.model.messages import ReadLog
 from penstock.ops.cli.remote.logs import GAP, Log
 from penstock.ops.remote.client import FilePart, RemoteError

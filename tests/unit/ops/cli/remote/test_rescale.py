@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.ops.cli.remote.rescale import requirements, wanted_parallelism
+from penstock.ops.cli.remote.commands import requirements, wanted_parallelism
 from penstock.ops.remote.client import RemoteError
 
 JOB = {"vertices": [{"id": "1" * 32, "name": "Source"}, {"id": "2" * 32, "name": "Sum"}]}

@@ -7,7 +7,7 @@ from penstock.engine.model.messages import FailureInfo
 from penstock.ops.jobs.diagnosis.history import Since
 from penstock.ops.jobs.diagnosis.troubles import repeated_of, waiting_of
 from penstock.ops.jobs.diagnosis.verdict import verdict_on
-from penstock.ops.jobs.events import FailureSeen, FailuresSeen
+from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from tests.tools.observation.job_records import BEGAN, SINK, SOURCE, ToldJob, attempt
 
 TEXT = "Traceback (most recent call last):\n  File\nZeroDivisionError: at s3://me:pa55@b/d\n"

@@ -8,7 +8,7 @@ import pytest
 from penstock.engine.model.graph.job_graph import JobType
 from penstock.engine.model.job_events import CheckpointRestored
 from penstock.engine.model.messages import FailureInfo
-from penstock.ops.jobs.events import FailureSeen, FailuresSeen
+from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from penstock.ops.jobs.views.archive import archive_of
 from penstock.ops.metrics.history_rings import COARSE, FIGURES, FINE
 from tests.conformance.rest.shapes import RECORDED, differences

@@ -1,7 +1,18 @@
+import sys
+
 from penstock.engine.model.states import JobStatus
 from penstock.ops.jobs.snapshots import DriverSnapshot
 from penstock.ops.jobs.views import cluster
+from penstock.ops.jobs.views.cluster import environment
 from tests.tools.observation.job_records import BEGAN, JOB, ToldJob
+
+
+def test_secrets_on_the_command_line_are_not_told(monkeypatch):
+    monkeypatch.setattr(sys, "orig_argv", ["python", "job.py", "jdbc://me:secret@host/db"])
+    told = environment()
+    assert told["jvm"]["options"] == ["job.py", "jdbc://******@host/db"]
+    assert told["jvm"]["version"].startswith("Python 3.")
+    assert told["classpath"] == sys.path
 
 
 def test_jobs_that_are_forgotten_still_count():

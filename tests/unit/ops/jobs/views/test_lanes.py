@@ -3,7 +3,7 @@
 import json
 
 from penstock.ops.jobs.views.lanes import MOST_ROWS, lanes
-from penstock.ops.metrics.subtask_lanes import UNKNOWN, Step
+from penstock.ops.metrics.history_rings import UNKNOWN, Step
 from tests.tools.observation.job_records import BEGAN, SOURCE, ToldJob, attempt
 
 

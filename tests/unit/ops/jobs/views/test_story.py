@@ -1,7 +1,7 @@
 """`/jobs/:jobid/story`: entries, failures and states of attempts, in one order."""
 
 from penstock.engine.model.messages import FailureInfo
-from penstock.ops.jobs.events import FailureSeen, FailuresSeen
+from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from penstock.ops.jobs.views.story import story
 from tests.tools.observation.job_records import BEGAN, PLACE, SINK, SOURCE, ToldJob, attempt
 

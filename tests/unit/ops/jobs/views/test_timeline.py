@@ -8,7 +8,7 @@ from penstock.engine.model.ids import ExecutionVertexId, taskmanager_name
 from penstock.engine.model.job_events import CheckpointRestored
 from penstock.engine.model.messages import ExecutionStateChanged, FailureInfo, ResetSubtasks
 from penstock.engine.model.states import ExecutionState
-from penstock.ops.jobs.events import FailureSeen, FailuresSeen
+from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from penstock.ops.jobs.story_record import MOST_EVENTS
 from penstock.ops.jobs.views import timeline
 from penstock.ops.jobs.views.timeline import MOST_LANES

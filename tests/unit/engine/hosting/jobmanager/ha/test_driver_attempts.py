@@ -6,7 +6,7 @@ from penstock.common import Encoder
 from penstock.connectors.api.base import Committer, Sink
 from penstock.connectors.file_system import FileSink
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.engine.hosting.jobmanager.ha.driver_attempts import check_attempt
+from penstock.engine.hosting.jobmanager.ha.settings import check_attempt
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.hosting.program.submitted_jobs import submitted_job
 from penstock.engine.model.config import Settings

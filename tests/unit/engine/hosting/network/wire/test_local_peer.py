@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from penstock.engine.hosting.network.wire import local_peer
-from penstock.engine.hosting.network.wire.local_peer import is_of_this_user
+from penstock.engine.hosting.network.wire import acceptor
+from penstock.engine.hosting.network.wire.acceptor import is_of_this_user
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel is asked")
 
@@ -104,15 +104,15 @@ def test_who_dialled_over_ipv4_is_seen_by_a_listener_of_both_families():
 def test_a_user_whom_the_kernel_shows_for_strangers_is_not_vouched_for(monkeypatch):
     """Users of other user namespaces all have this number here."""
     with accepted(socket.AF_INET, ("127.0.0.1", 0)) as (sock, _):
-        monkeypatch.setattr(local_peer, "_overflow_user", os.geteuid)
+        monkeypatch.setattr(acceptor, "_overflow_user", os.geteuid)
         assert not is_of_this_user(sock)
 
 
 def test_over_a_unix_socket_that_user_is_refused(monkeypatch):
     with accepted(socket.AF_UNIX, b"\0penstock-test-of-strangers") as (sock, _):
-        assert local_peer.refusal_of(sock) is None
-        monkeypatch.setattr(local_peer, "_overflow_user", os.geteuid)
-        assert "stands for every user of other namespaces" in local_peer.refusal_of(sock)
+        assert acceptor.refusal_of(sock) is None
+        monkeypatch.setattr(acceptor, "_overflow_user", os.geteuid)
+        assert "stands for every user of other namespaces" in acceptor.refusal_of(sock)
 
 
 def test_where_the_kernel_does_not_answer_nobody_is_vouched_for(monkeypatch):
@@ -120,7 +120,7 @@ def test_where_the_kernel_does_not_answer_nobody_is_vouched_for(monkeypatch):
         raise PermissionError("no netlink here")
 
     with accepted(socket.AF_INET, ("127.0.0.1", 0)) as (sock, _):
-        monkeypatch.setattr(local_peer.socket, "socket", refused)
+        monkeypatch.setattr(acceptor.socket, "socket", refused)
         assert not is_of_this_user(sock)
 
 

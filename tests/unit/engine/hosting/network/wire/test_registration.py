@@ -1,4 +1,4 @@
-"""How an executor's process gets the certificate and key of its job, and nobody else does (`engine/hosting/network/wire/registration.py`)."""
+"""How an executor's process gets the certificate and key of its job, and nobody else does (`engine/hosting/network/wire/dialling.py`)."""
 
 import json
 import socket
@@ -9,14 +9,13 @@ from contextlib import closing
 import pytest
 
 from penstock.engine.hosting.network.wire.acceptor import Acceptor
-from penstock.engine.hosting.network.wire.dialling import dial, welcomed
+from penstock.engine.hosting.network.wire.dialling import Ticket, Tickets, dial, register, welcomed
 from penstock.engine.hosting.network.wire.handshake import (
     ROLE_DATA,
     ROLE_REGISTRATION,
     hello,
     packed,
 )
-from penstock.engine.hosting.network.wire.registration import Ticket, Tickets, register
 from penstock.engine.hosting.network.wire.tls import (
     TlsSocket,
     new_identity,

@@ -238,7 +238,7 @@ def test_an_executor_needs_nothing_but_the_standard_library(address, came):
     """The driver makes the certificate; whoever shows it has no package for that."""
     program = (
         "import sys; sys.modules['cryptography'] = None\n"
-        "from penstock.engine.hosting.network.wire import dialling, handshake, registration, tls\n"
+        "from penstock.engine.hosting.network.wire import dialling, handshake, tls\n"
         "own = handshake.Credentials(tls.Identity(sys.stdin.buffer.read()), 'token', 'cluster')\n"
         f"dialling.dial({address!r}, own, {ROLE_DATA}, {HANG_S}).sendall(b'hello')\n"
     )

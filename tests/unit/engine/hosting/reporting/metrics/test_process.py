@@ -3,10 +3,11 @@
 import gc
 import threading
 
-from penstock.engine.hosting.reporting.metrics.driver import driver_place, driver_registry
 from penstock.engine.hosting.reporting.metrics.process import (
     CpuLoad,
     GarbageTimes,
+    driver_place,
+    driver_registry,
     machine_memory,
     resident_bytes,
     thread_count,

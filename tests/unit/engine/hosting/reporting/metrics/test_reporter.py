@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.hosting.reporting.metrics.reporter import MetricReporter
+from penstock.engine.hosting.reporting.metrics.taskmanager import MetricReporter
 from penstock.engine.metrics.registry import Registry
 from penstock.engine.metrics.report_format import Section
 from penstock.engine.metrics.scopes import Component

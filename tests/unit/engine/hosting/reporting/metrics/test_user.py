@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from penstock.engine.hosting.reporting.metrics.user import Allowance, UserMetricsView
+from penstock.engine.hosting.reporting.metrics.operators import Allowance, UserMetricsView
 from penstock.engine.model.metrics import Distribution, MetricType, Rate
 from penstock.engine.runtime.user_metrics import MOST_CHARACTERS, MOST_NUMBERS, UserMetrics
 

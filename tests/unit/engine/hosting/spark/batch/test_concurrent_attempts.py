@@ -18,8 +18,8 @@ from penstock.engine.hosting.jobmanager.coordinators.coordinators import (
 )
 from penstock.engine.hosting.shipping.pickling import deserialize, serialize
 from penstock.engine.hosting.spark.batch.batch_task import BatchTask
-from penstock.engine.hosting.spark.batch.orders import Orders, Report
-from penstock.engine.hosting.spark.batch.splits import splits_of
+from penstock.engine.hosting.spark.batch.job import splits_of
+from penstock.engine.hosting.spark.batch.plan import Orders, Report
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.messages import Committable
 from penstock.engine.runtime.batch.graph import in_batch

@@ -7,9 +7,8 @@ import pytest
 
 from penstock.engine.hosting.network.wire.addresses import Addresses, Endpoint
 from penstock.engine.hosting.network.wire.tls import new_identity
-from penstock.engine.hosting.spark.dataframes.feed_reader import FeedHosts
+from penstock.engine.hosting.spark.dataframes.feed_reader import FeedHosts, dial
 from penstock.engine.hosting.spark.dataframes.feed_server import FeedServer
-from penstock.engine.hosting.spark.dataframes.feed_wire import dial
 from penstock.engine.model.errors import AuthenticationError
 
 

@@ -12,17 +12,19 @@ import pytest
 
 from penstock.engine.hosting.network.wire.acceptor import Acceptor
 from penstock.engine.hosting.network.wire.addresses import CONTROL_PORT, Addresses, Endpoint, listen
+from penstock.engine.hosting.network.wire.dialling import Tickets
 from penstock.engine.hosting.network.wire.handshake import ROLE_FEED
-from penstock.engine.hosting.network.wire.registration import Tickets
 from penstock.engine.hosting.os.file_systems import CheckpointDamaged
-from penstock.engine.hosting.spark.dataframes.feed_reader import FeedFailed, FeedPlace, FeedStream
-from penstock.engine.hosting.spark.dataframes.feed_wire import (
+from penstock.engine.hosting.spark.dataframes.feed_reader import (
     BATCH,
     COUNTED,
     FAILED,
     OPEN,
     FeedDiffers,
+    FeedFailed,
+    FeedPlace,
     FeedSocket,
+    FeedStream,
     Position,
     dial,
 )

@@ -11,17 +11,17 @@ from penstock.common import Types
 from penstock.engine.hosting.jobmanager.coordinators.source_coordinator import CoordinatedVertex
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
 from penstock.engine.hosting.network.wire.addresses import Addresses
-from penstock.engine.hosting.network.wire.registration import Ticket
-from penstock.engine.hosting.program.frames_of_job import lend_frames
+from penstock.engine.hosting.network.wire.dialling import Ticket
+from penstock.engine.hosting.program.host import lend_frames
 from penstock.engine.hosting.shipping.pickling import deserialize, serialize
-from penstock.engine.hosting.spark.dataframes.feed_reader import FeedPlace
-from penstock.engine.hosting.spark.dataframes.feed_wire import Position
-from penstock.engine.hosting.spark.dataframes.messages import FrameFormat, MessageDecoder
+from penstock.engine.hosting.spark.dataframes.feed_reader import FeedPlace, Position
 from penstock.engine.hosting.spark.dataframes.source import (
     FrameEnumerator,
+    FrameFormat,
     FrameReader,
     FrameSource,
     FrameSplit,
+    MessageDecoder,
     StageFrameSource,
 )
 from penstock.engine.hosting.spark.dataframes.spool import write_partition

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.engine.hosting.os.private_files import NotPrivate
-from penstock.engine.hosting.spark.dataframes.feed_wire import Position
+from penstock.engine.hosting.spark.dataframes.feed_reader import Position
 from penstock.engine.hosting.spark.dataframes.spool import SpoolStream, write_partition
 from tests.tools.permissions import open_to_others, umask
 

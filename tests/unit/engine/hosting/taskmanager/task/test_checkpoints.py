@@ -6,23 +6,35 @@ Expectations: docs/spec/checkpoints.md#barriers, #in-a-task, #data-in-flight,
 
 import os
 import threading
+import zlib
 from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from penstock.engine.hosting.checkpoints.storage import CheckpointStorage, StateWriter
-from penstock.engine.hosting.taskmanager.services.snapshot_writers import SnapshotWriters
-from penstock.engine.hosting.taskmanager.task.checkpoints import TaskCheckpoints, start_delay_ms
+from penstock.engine.hosting.network.data_plane import DataPlane
+from penstock.engine.hosting.network.wire.addresses import Endpoint
+from penstock.engine.hosting.taskmanager.services.local_copies import SnapshotWriters
+from penstock.engine.hosting.taskmanager.task.checkpoints import (
+    Handover,
+    TaskCheckpoints,
+    start_delay_ms,
+)
 from penstock.engine.model.checkpoints import (
     CheckpointOptions,
     CheckpointType,
     FileHandle,
     InlineHandle,
+    TaskCheckpointing,
 )
+from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.messages import CheckpointFailureReason, TaskStateChanged
 from penstock.engine.model.states import ExecutionState
 from penstock.engine.runtime.elements import CheckpointBarrier
 from penstock.engine.runtime.state.snapshot import OperatorSnapshot
+from tests.tools.identities import new_credentials
 from tests.tools.programs.gated_program import (
     FLOOD,
     ROWS,
@@ -35,6 +47,94 @@ from tests.tools.programs.gated_program import (
     seen,
     stand_still,
 )
+
+HELD = CheckpointBarrier(7, 0, CheckpointOptions(is_held=True))
+USUAL = CheckpointBarrier(7, 0, CheckpointOptions())
+DATA = b"state" * 10_000
+PATH = "/checkpoints"
+
+
+@pytest.fixture
+def planes():
+    credentials = new_credentials()
+    made = [
+        DataPlane(ResourceId(f"tm-{i}"), Endpoint("127.0.0.1"), credentials).start() for i in (1, 2)
+    ]
+    yield made
+    for one in made:
+        one.close()
+
+
+def at(plane, check_goes_on=lambda: None, room=1 << 30, directory="s3://bucket/checkpoints"):
+    """What an attempt at this TaskManager has."""
+    settings = SimpleNamespace(checkpointing=TaskCheckpointing(directory, kept_bytes=room))
+    host = SimpleNamespace(data_plane=plane, host_name="127.0.0.1", task_settings=settings)
+    return Handover(SimpleNamespace(host=host, check_goes_on=check_goes_on))
+
+
+def written(data=DATA, offset=0):
+    return FileHandle("chk-7/x", offset, len(data), zlib.crc32(data))
+
+
+def test_an_attempt_elsewhere_and_one_here_take_the_same(planes):
+    one, other = planes
+    handle = at(one).keeper(HELD)(written(), DATA)
+    assert handle == written(), "where it is kept is no part of what it is"
+    assert at(other).read(handle) == DATA
+    assert at(one).read(handle) is DATA
+
+
+def test_what_another_process_of_this_machine_wrote_is_read_as_a_file(planes):
+    """If it is one: the page cache has it. What this TaskManager keeps itself is nearer still."""
+    one, other = planes
+    handle = at(one).keeper(HELD)(written(), DATA)
+    assert at(other, directory=PATH).read(handle) is None
+    assert at(one, directory=PATH).read(handle) is DATA
+    far = replace(handle, kept_by=replace(handle.kept_by, host="localhost"))
+    assert at(other, directory=PATH).read(far) == DATA
+
+
+def test_only_the_snapshot_of_a_handover_is_kept_as_far_as_there_is_room(planes):
+    one, _ = planes
+    assert at(one).keeper(USUAL)(written(), DATA).kept_by is None
+    keep = at(one, room=len(DATA)).keeper(HELD)
+    assert keep(written(), DATA).kept_by is not None
+    assert keep(written(DATA, len(DATA)), DATA).kept_by is None
+
+
+def test_what_nobody_keeps_is_read_elsewhere(planes):
+    one, _ = planes
+    assert at(one).read(written()) is None
+    assert at(one).read(InlineHandle(b"x", zlib.crc32(b"x"))) is None
+
+
+def test_what_arrives_is_checked_and_who_sent_it_is_not_asked_again(planes):
+    one, other = planes
+    keep = at(one).keeper(HELD)
+    good, bad = keep(written(), DATA), keep(written(DATA, len(DATA)), b"other" * 10_000)
+    taking = at(other)
+    assert [taking.read(handle) for handle in (good, bad, good)] == [DATA, None, None]
+
+
+def test_a_taskmanager_that_is_gone_is_asked_once(planes):
+    one, other = planes
+    handle = at(one).keeper(HELD)(written(), DATA)
+    one.close()
+    checks = []
+    taking = at(other, lambda: checks.append("waits"))
+    assert taking.read(handle) is None
+    count = len(checks)
+    assert taking.read(handle) is None
+    assert len(checks) == count
+
+
+def test_it_is_forgotten_with_its_checkpoint(planes):
+    one, other = planes
+    keeping = at(one)
+    handle = keeping.keeper(HELD)(written(), DATA)
+    keeping.forget(lambda checkpoint_id: checkpoint_id < 8)
+    assert keeping.read(handle) is None
+    assert at(other).read(handle) is None
 
 
 def taken_at_the_end(driver, checkpoint_id=1):
@@ -58,9 +158,6 @@ def checkpoint_of_large_state(gate, run):
     first.cancel()
     first.until_ended(ExecutionState.CANCELED)
     return completed
-
-
-# ---------------------------------------------------------------------- taking
 
 
 @pytest.mark.parametrize("taskmanagers", [1, 2])
@@ -260,9 +357,6 @@ def test_splits_behind_a_trigger_are_not_in_its_snapshot(gate, run):
     assert acks[driver.source_attempts[0]].state.operators == ()
 
 
-# ---------------------------------------------------------------------- restoring
-
-
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize("has_final", [False, True])
 def test_every_record_counts_once_after_a_restore(gate, run, parallelism, has_final):
@@ -322,9 +416,6 @@ def test_a_restore_can_be_cancelled(gate, run, tmp_path, monkeypatch):
     may_go_on.set()
     second.until_ended(ExecutionState.CANCELED)
     assert len(reads) <= len(second.attempts)
-
-
-# ---------------------------------------------------------------------- the end
 
 
 def test_a_task_at_its_end_waits_for_a_checkpoint_that_begins_after_it(gate, run):
@@ -419,9 +510,6 @@ def test_tasks_that_had_finished_only_pass_the_end_on(gate, run):
     second.notify(taken_at_the_end(second, 100))
     second.until_ended()
     assert second.rows == []
-
-
-# ---------------------------------------------------------------------- writers
 
 
 def test_writers_take_a_bounded_number_and_end():

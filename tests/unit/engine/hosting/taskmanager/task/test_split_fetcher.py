@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from penstock.engine.hosting.program.settings import HOST_DEFAULTS
-from penstock.engine.hosting.taskmanager.task import split_fetcher
-from penstock.engine.hosting.taskmanager.task.split_fetcher import CAPACITY, FetcherThread
+from penstock.engine.hosting.taskmanager.task import source_input
+from penstock.engine.hosting.taskmanager.task.source_input import CAPACITY, FetcherThread
 from penstock.engine.runtime.sources.contract import Fetched, SplitReader
 
 WAIT_S = 30
@@ -115,7 +115,7 @@ def test_a_fetch_that_does_not_wake_up_is_left_behind_and_closes_its_reader_late
         def close(self):
             self.closed.set()
 
-    monkeypatch.setattr(split_fetcher, "CLOSE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(source_input, "CLOSE_TIMEOUT_S", 0.01)
     fetching = Fetching(Blocking())
     fetching.fetcher.add_splits(["s"])
     assert fetching.reader.begun.wait(WAIT_S)
@@ -127,7 +127,7 @@ def test_a_fetch_that_does_not_wake_up_is_left_behind_and_closes_its_reader_late
 
 def test_closing_ends_before_a_cancelled_task_counts_as_stuck():
     seconds = float(str(HOST_DEFAULTS["task.cancellation.timeout"]).removesuffix(" s"))
-    assert seconds > split_fetcher.CLOSE_TIMEOUT_S
+    assert seconds > source_input.CLOSE_TIMEOUT_S
 
 
 def test_an_order_is_carried_out_on_the_thread_also_without_a_split():

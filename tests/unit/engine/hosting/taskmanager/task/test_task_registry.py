@@ -3,7 +3,7 @@
 import threading
 import time
 
-from penstock.engine.hosting.taskmanager.task.task_registry import (
+from penstock.engine.hosting.taskmanager.task.metrics import (
     PROBE_NS,
     MailboxProbe,
     TaskTimes,

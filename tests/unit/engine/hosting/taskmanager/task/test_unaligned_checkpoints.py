@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from penstock.engine.hosting.network import local_sockets
+from penstock.engine.hosting.network import peers
 from penstock.engine.hosting.taskmanager.task.outputs_in_flight import OutputsInFlight
 from penstock.engine.model.checkpoints import CheckpointOptions
 from penstock.engine.model.messages import WaitsForFinalCheckpoint
@@ -67,7 +67,7 @@ def restored_rows(run, gate, driver, completed, before, taskmanagers):
 )
 def test_a_barrier_overtakes_what_stands_still(gate, run, taskmanagers, is_tcp, monkeypatch):
     if is_tcp:  # else TaskManagers of one machine talk over Unix sockets
-        monkeypatch.setattr(local_sockets, "listen", lambda *_: [])
+        monkeypatch.setattr(peers, "listen", lambda *_: [])
     driver = run(gated_program(gate.name, steps=STEPS), taskmanagers=taskmanagers)
     blocked(driver, gate)
     driver.trigger(1, options=UNALIGNED)
