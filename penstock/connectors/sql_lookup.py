@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.connectors.api.messaging.builder import checked_number
+from penstock.connectors.api.builder import checked_number
 from penstock.connectors.sql.errors import is_transient
 from penstock.connectors.sql.jdbc_urls import alchemy_url
 from penstock.connectors.sql.limits import checked_timeout

@@ -22,7 +22,7 @@ from time import monotonic
 from typing import Any, Final
 
 from penstock.connectors.api.base import Committer, DeliveryGuarantee, SinkWriter, WriterContext
-from penstock.connectors.api.staging_sink import StagingSink
+from penstock.connectors.api.sending import StagingSink
 from penstock.connectors.sql.errors import is_transient
 from penstock.connectors.sql.limits import checked_timeout
 from penstock.connectors.sql.pieces import Piece, dumps_piece
@@ -55,10 +55,6 @@ class _SqlSettings:
     interval_ms: int = FLUSH_INTERVAL_MS
     max_retries: int = MAX_RETRIES
     retention: timedelta | None = COMMIT_RETENTION
-
-    @property
-    def is_exactly_once(self) -> bool:
-        return self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
 
 class SqlSink(StagingSink):
@@ -215,10 +211,6 @@ class SqlSink(StagingSink):
         if isinstance(input_type, RowTypeInfo):
             database.check_fields(columns, input_type)
         database.check_rights(columns)
-
-    @property
-    def is_exactly_once(self) -> bool:
-        return self._settings.is_exactly_once
 
     def staging_writer(self, context: WriterContext) -> SinkWriter:
         return _SqlStagingWriter(self._settings, context)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar, Final, Self
 
-from penstock.connectors.api.messaging.builder import CompleteBuilder, checked_kind
+from penstock.connectors.api.builder import SettingsBuilder, checked_kind
 from penstock.connectors.cdc.records import (
     DEBEZIUM,
     METADATA_COLUMNS,
@@ -82,7 +82,7 @@ class ReadLimits:
     timeout_s: float = QUERY_TIMEOUT_S
 
 
-class CdcBuilder(CompleteBuilder):
+class CdcBuilder(SettingsBuilder):
     """What the builders share. `settings` has a field for each setter."""
 
     modes: ClassVar[tuple[str, ...]]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, Self
 
 from penstock.common.time import Duration
-from penstock.connectors.api.messaging.tls import TlsBuilder
+from penstock.connectors.api.builder import TlsBuilder
 from penstock.connectors.clients.http import PLAIN, is_plain
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.time import millis_of

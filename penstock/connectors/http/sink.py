@@ -21,8 +21,7 @@ from penstock.connectors.api.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.connectors.api.messaging.bodies import bodies_of
-from penstock.connectors.api.staging_sink import StagingSink
+from penstock.connectors.api.sending import StagingSink, bodies_of
 from penstock.connectors.clients.http import HttpClient, HttpLimits, HttpRequest, checked_url
 from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.http.builder import HttpBuilder, checked_header, is_header_value

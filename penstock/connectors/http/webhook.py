@@ -17,7 +17,7 @@ from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.api.base import Poller, PollingSource, ReaderContext, SourceReader
-from penstock.connectors.api.messaging.builder import CompleteBuilder, checked_number
+from penstock.connectors.api.builder import SettingsBuilder, checked_number
 from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.http.webhook_server import (
     ListenSettings,
@@ -81,7 +81,7 @@ class WebhookSource(PollingSource):
     def builder() -> WebhookSource.Builder:
         return WebhookSource.Builder()
 
-    class Builder(CompleteBuilder):
+    class Builder(SettingsBuilder):
         """Builds a WebhookSource; the setters return the builder."""
 
         name = _NAME

@@ -20,11 +20,11 @@ from penstock.connectors.api.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.connectors.api.messaging.builder import MessagingBuilder
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.api.messaging.properties import checked_property, int_of
 from penstock.connectors.api.messaging.staging import ProducedRecords, StagedRecords, checked_sizes
 from penstock.connectors.api.messaging.writers import DirectMessageWriter, StagingMessageWriter
-from penstock.connectors.api.staging_sink import StagingSink
+from penstock.connectors.api.sending import StagingSink
 from penstock.connectors.kafka.client import make_client
 from penstock.connectors.kafka.login import check_login
 from penstock.connectors.kafka.producing import RecordProducer
@@ -111,10 +111,6 @@ class KafkaSink(StagingSink):
         make_client("Producer", settings.properties, where, **more)
         check_login(settings.properties, where)
 
-    @property
-    def is_exactly_once(self) -> bool:
-        return self._settings.is_exactly_once
-
     def staging_writer(self, context: WriterContext) -> SinkWriter:
         return _KafkaStagingWriter(self._settings, context)
 
@@ -127,7 +123,7 @@ class KafkaSink(StagingSink):
         )
 
 
-class KafkaSinkBuilder(MessagingBuilder):
+class KafkaSinkBuilder(SettingsBuilder):
     """Builds a KafkaSink.
 
     Servers and serializer are required; EXACTLY_ONCE needs an id prefix too.

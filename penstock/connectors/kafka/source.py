@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from penstock.common.serialization import DeserializationSchema
 from penstock.connectors.api.base import ReaderContext, SourceReader
-from penstock.connectors.api.messaging.builder import (
+from penstock.connectors.api.builder import (
     MessageSourceBuilder,
     checked_topic_pattern,
     checked_topics,

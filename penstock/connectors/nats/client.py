@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from penstock.common.extras import extra
-from penstock.connectors.api.messaging.tls import TlsBuilder
+from penstock.connectors.api.builder import TlsBuilder
 from penstock.connectors.clients.tls import TlsFiles, tls_doubt, tls_refusal
 from penstock.engine.hosting.os.deadline import HELP
 from penstock.engine.hosting.os.interrupts import uninterruptible_condition

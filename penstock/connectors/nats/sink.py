@@ -18,7 +18,7 @@ from penstock.connectors.api.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.connectors.api.staging_sink import StagingSink
+from penstock.connectors.api.sending import StagingSink
 from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.nats.client import NatsAddress, NatsBuilder, checked_subject, look
 from penstock.connectors.nats.writers import (

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.connectors.api.base import Boundedness, Poller, PollingSource
-from penstock.connectors.api.messaging.builder import checked_number
+from penstock.connectors.api.builder import checked_number
 from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.nats.client import (
     NatsAddress,

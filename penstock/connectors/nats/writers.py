@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
 from penstock.connectors.api.base import Batch, Committer, RowBatch, WriterContext
-from penstock.connectors.api.messaging.bodies import bodies_of
+from penstock.connectors.api.sending import bodies_of
 from penstock.connectors.nats.client import NatsAddress, NatsLink, checked_subject, most_bytes_of
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 from penstock.engine.runtime.sink import SendFigures

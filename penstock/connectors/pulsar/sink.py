@@ -20,13 +20,12 @@ from penstock.connectors.api.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.connectors.api.messaging.bodies import bodies_of
-from penstock.connectors.api.messaging.builder import checked_kind, checked_topics
+from penstock.connectors.api.builder import checked_kind, checked_topics
 from penstock.connectors.api.messaging.properties import flag_of, int_of
 from penstock.connectors.api.messaging.staging import ProducedRecords, StagedRecords
 from penstock.connectors.api.messaging.topics import topics_of_settings
 from penstock.connectors.api.messaging.writers import DirectMessageWriter, StagingMessageWriter
-from penstock.connectors.api.staging_sink import StagingSink
+from penstock.connectors.api.sending import StagingSink, bodies_of
 from penstock.connectors.pulsar.authentication import parameters_of
 from penstock.connectors.pulsar.builders import PulsarBuilder
 from penstock.connectors.pulsar.client import close_client, import_pulsar, make_client
@@ -82,6 +81,8 @@ class PulsarSink(StagingSink):
 
     accepts = Accepts.ROWS
     is_converting = True
+
+    _settings: PulsarSinkSettings
 
     def __init__(self, settings: PulsarSinkSettings) -> None:
         """Check the settings.

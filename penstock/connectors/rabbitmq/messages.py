@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
 from penstock.common.serialization import SerializationSchema
-from penstock.connectors.api.messaging.bodies import bodies_of
+from penstock.connectors.api.sending import bodies_of
 from penstock.connectors.rabbitmq.client import import_pika
 from penstock.connectors.rabbitmq.publishing import (
     PERSISTENT,
