@@ -53,11 +53,12 @@ class SettingsBuilder(ABC):
         return self._with(**{name: checked_kind(self._call(setter), value, kind)})
 
     def _with_number(
-        self, setter: str, least: int, most: int | None = None, **change: object
+        self, setter: str, least: int, most: int | None = None, **changes: Any
     ) -> Self:
-        """Raises: ConfigurationError: the value is no whole number from `least` to `most`."""
-        ((name, value),) = change.items()
-        return self._with(**{name: checked_number(self._call(setter), value, least, most)})
+        """Raises: ConfigurationError: the first value is no whole number from `least` to `most`."""
+        name, value = next(iter(changes.items()))
+        number = checked_number(self._call(setter), value, least, most)
+        return self._with(**{**changes, name: number})
 
     def _with_schema(self, kind: type, setter: str, schema: object, **more: Any) -> Self:
         """Sets `schema`, and more. Raises: TypeError: the schema is of another kind."""
