@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from penstock.connectors.api.base import Batch
+from penstock.connectors.cdc.records import RecordMaker
 from penstock.connectors.cdc.splits import SnapshotSplit, StreamSplit, TableId
+from penstock.connectors.cdc.tables import TableShape
 
 
 class Begin(NamedTuple):
@@ -19,7 +21,13 @@ class Begin(NamedTuple):
 
 
 class DriverSide(ABC):
-    """The driver's connection."""
+    """The driver's connection. `shapes`: of the tables."""
+
+    def __init__(self, settings: Any, shapes: Sequence[TableShape], where: str) -> None:
+        self._settings = settings
+        self._shapes = {shape.table: shape for shape in shapes}
+        self._where = where
+        self._open: Any = None
 
     @abstractmethod
     def begin(self) -> Begin:
@@ -53,15 +61,41 @@ class ChangeStream(ABC):
         """Release connections."""
 
 
-class ReaderSide(ABC):
-    """A subtask's connections."""
+class RangeReading(Protocol):
+    """Reads ranges, on the fetcher's thread."""
 
-    @abstractmethod
+    def rows(
+        self, split: SnapshotSplit, shape: TableShape
+    ) -> Iterator[tuple[Batch, SnapshotSplit]]:
+        """Yield as `ReaderSide.rows`."""
+
+
+class ReaderSide(ABC):
+    """A subtask's connections. `reflected`: where the database's log ended when the shapes were read."""
+
+    ranges: ClassVar[Callable[[Any, RecordMaker, str], RangeReading]]
+
+    def __init__(
+        self,
+        settings: Any,
+        shapes: Sequence[TableShape],
+        maker: RecordMaker,
+        reflected: Any,
+        where: str,
+    ) -> None:
+        self._settings = settings
+        self._shapes = {shape.table: shape for shape in shapes}
+        self._maker = maker
+        self._reflected = reflected
+        self._where = where
+
     def rows(self, split: SnapshotSplit) -> Iterator[tuple[Batch, SnapshotSplit]]:
         """Yield the rows of a range that are behind `split.after`, each batch with the split behind it.
 
         The last split is finished, with an empty batch.
         """
+        reader = type(self).ranges(self._settings, self._maker, self._where)
+        return reader.rows(split, self._shapes[split.table])
 
     @abstractmethod
     def changes(self, split: StreamSplit) -> ChangeStream:

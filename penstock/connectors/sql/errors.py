@@ -56,6 +56,14 @@ of more than 64 bits. They are no errors of DB-API, and another try gets the sam
 _NO_SUCH: Final = ('role "', 'database "')
 
 
+class DriverError(Exception):
+    """A driver's error, in the form in which SQLAlchemy would give it."""
+
+    def __init__(self, orig: BaseException) -> None:
+        super().__init__(str(orig))
+        self.orig = orig
+
+
 def may_pass(error: BaseException | None) -> bool:
     """Whether the same may succeed later: the database is not reachable, or others hold locks.
 

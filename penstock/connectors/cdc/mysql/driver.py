@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from penstock.connectors.cdc.database import Begin, DriverSide
@@ -10,7 +9,6 @@ from penstock.connectors.cdc.mysql.catalog import binlog_end
 from penstock.connectors.cdc.mysql.columns import WHOLE
 from penstock.connectors.cdc.mysql.connection import MySqlSettings, ask, connect, errors, quoted
 from penstock.connectors.cdc.splits import TableId
-from penstock.connectors.cdc.tables import TableShape
 
 
 class BinlogPosition(NamedTuple):
@@ -30,13 +28,9 @@ def file_number(file: str) -> int:
 
 
 class MySqlDriverSide(DriverSide):
-    """`shapes`: of the tables."""
+    """Says where the binlog ends now, and cuts ranges."""
 
-    def __init__(self, settings: MySqlSettings, shapes: Sequence[TableShape], where: str) -> None:
-        self._settings = settings
-        self._shapes = {shape.table: shape for shape in shapes}
-        self._where = where
-        self._open: Any = None
+    _settings: MySqlSettings
 
     def begin(self) -> Begin:
         startup = self._settings.startup

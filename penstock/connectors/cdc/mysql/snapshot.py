@@ -16,7 +16,7 @@ from typing import Any, Final
 from penstock.common.extras import extra
 from penstock.connectors.api.base import Batch
 from penstock.connectors.cdc.mysql.catalog import binlog_end, is_mariadb
-from penstock.connectors.cdc.mysql.columns import WHOLE, ordered, selected
+from penstock.connectors.cdc.mysql.columns import WHOLE, ValueReader, ordered, selected
 from penstock.connectors.cdc.mysql.connection import (
     EXTRA,
     MySqlSettings,
@@ -26,7 +26,6 @@ from penstock.connectors.cdc.mysql.connection import (
     quoted,
 )
 from penstock.connectors.cdc.mysql.driver import file_number
-from penstock.connectors.cdc.mysql.values import ValueReader
 from penstock.connectors.cdc.records import NOTHING, RecordMaker
 from penstock.connectors.cdc.splits import SnapshotSplit, TableId
 from penstock.connectors.cdc.tables import TableShape

@@ -6,101 +6,52 @@ a second reading.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any, ClassVar, Final, Self
 
-from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.api.base import (
-    Batch,
-    Boundedness,
-    EnumeratorContext,
-    ReaderContext,
-    Source,
-    SourceReader,
-    SplitEnumerator,
-)
 from penstock.connectors.cdc.database import ChangeStream, ReaderSide
-from penstock.connectors.cdc.enumerator import CdcEnumerator
 from penstock.connectors.cdc.mysql.binlog import BinlogStream
 from penstock.connectors.cdc.mysql.catalog import binlog_end, check_readable, check_server, shape_of
 from penstock.connectors.cdc.mysql.changes import ChangeReader
 from penstock.connectors.cdc.mysql.connection import MySqlSettings, connect, errors
 from penstock.connectors.cdc.mysql.driver import MySqlDriverSide, file_number
 from penstock.connectors.cdc.mysql.snapshot import BinlogView, RangeReader
-from penstock.connectors.cdc.options import CdcBuilder, ChangelogMode
-from penstock.connectors.cdc.reader import CdcReader
-from penstock.connectors.cdc.records import (
-    DEBEZIUM,
-    METADATA_COLUMNS,
-    DebeziumMaker,
-    RecordMaker,
-    RowMaker,
-)
-from penstock.connectors.cdc.splits import SnapshotSplit, StreamSplit
-from penstock.connectors.cdc.tables import TableShape, common_row_type
-from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.connectors.cdc.options import CdcBuilder
+from penstock.connectors.cdc.records import RecordMaker
+from penstock.connectors.cdc.source import CdcSource, Reflected
+from penstock.connectors.cdc.splits import StreamSplit
+from penstock.connectors.cdc.tables import TableShape
 
 _NAME: Final = "MySqlSource"
 _MOST_ID: Final = (1 << 32) - 1
 
 
 class MySqlReaderSide(ReaderSide):
-    """`reflected`: where the binlog ended when the shapes were read."""
-
-    def __init__(
-        self,
-        settings: MySqlSettings,
-        shapes: Sequence[TableShape],
-        maker: RecordMaker,
-        reflected: tuple[int, int],
-        where: str,
-    ) -> None:
-        self._settings = settings
-        self._shapes = {shape.table: shape for shape in shapes}
-        self._maker = maker
-        self._reflected = reflected
-        self._where = where
-
-    def rows(self, split: SnapshotSplit) -> Iterator[tuple[Batch, SnapshotSplit]]:
-        reader = RangeReader(self._settings, self._maker, self._where)
-        return reader.rows(split, self._shapes[split.table])
+    ranges = RangeReader
 
     def changes(self, split: StreamSplit) -> ChangeStream:
-        settings = self._settings
         reader = ChangeReader(
             self._shapes,
             split.pieces,
-            ignores_truncate=settings.ignores_truncate,
+            ignores_truncate=self._settings.ignores_truncate,
             reflected=self._reflected,
             where=self._where,
         )
-        return BinlogStream(settings, reader, self._maker, split.position, self._where)
+        return BinlogStream(self._settings, reader, self._maker, split.position, self._where)
 
 
-class Reflected(NamedTuple):
-    """The tables as they were at `end` of the binlog: number of the file, position."""
-
-    shapes: tuple[TableShape, ...]
-    end: tuple[int, int]
-
-
-class MySqlSource(Source):
+class MySqlSource(CdcSource):
     """Reads tables of MySQL or MariaDB as they are, and then their changes. Not in PyFlink.
 
     Build it with `MySqlSource.builder()`. Its type is that of the tables' rows. A record's timestamp is the time of the
     change in epoch ms (whole seconds), and for rows of the snapshot when they were read.
     """
 
-    default_parallelism = 1
-
-    def __init__(self, settings: MySqlSettings) -> None:
-        """Use the builder."""
-        self._settings = settings
-        self._found: Reflected | None = None
-
-    def __repr__(self) -> str:
-        tables = ", ".join(map(str, self._settings.tables))
-        return f"{_NAME}({self._settings}, {tables})"
+    name = _NAME
+    connector = "mysql"
+    view = BinlogView
+    _settings: MySqlSettings
 
     @staticmethod
     def builder() -> MySqlSource.Builder:
@@ -113,9 +64,8 @@ class MySqlSource(Source):
         name = _NAME
         modes: ClassVar = ("initial", "latest", "never", "specific-offset")
 
-        def __init__(self) -> None:
-            super().__init__(MySqlSettings())
-            self._databases: tuple[str, ...] = ()
+        begin = MySqlSettings
+        _databases: tuple[str, ...] = ()
 
         def database_list(self, *databases: str) -> Self:
             """Set the database of tables that are named without one; of several, the tables are named with theirs."""
@@ -129,12 +79,7 @@ class MySqlSource(Source):
 
         def server_id(self, server_id: int) -> Self:
             """Set the id of this replica, which no other has; by default a random one above 2^30."""
-            is_whole = isinstance(server_id, int) and not isinstance(server_id, bool)
-            if not is_whole or not 0 < server_id <= _MOST_ID:
-                raise ConfigurationError(
-                    f"{_NAME}.server_id: expected 1 to {_MOST_ID}, got {server_id!r}."
-                )
-            return self._with(server_id=server_id)
+            return self._with_number("server_id", 1, _MOST_ID, server_id=server_id)
 
         def lock_tables(self, *, locks: bool = True) -> Self:
             """Have MariaDB's snapshots taken as MySQL's: while the table is locked for reading."""
@@ -150,82 +95,29 @@ class MySqlSource(Source):
             self._with(tables=self._tables("shop.orders", default))
             return MySqlSource(self._settings)
 
-    # ------------------------------------------------------------------ contract
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def produced_type(self) -> TypeInformation:
-        """The type of the records; the driver asks the database for it once."""
-        return self._maker().produced_type
-
-    def validate(self) -> None:
-        """Check binlog, rights and tables. Raises ConfigurationError."""
-        settings, where = self._settings, f"{_NAME} on the driver"
-        self._maker()
-        try:
-            with errors(settings, where, "checking the source"):
-                connection = connect(settings, where, is_look=True)
-                try:
-                    check_server(connection, settings, where)
-                    for table in settings.tables:
-                        check_readable(connection, table, settings, where)
-                finally:
-                    connection.close()
-        except ExternalError as error:
-            raise _unreachable(error) from error
-
-    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+    def _check(self, where: str) -> None:
         settings = self._settings
-        where = f"{_NAME} on the driver"
+        with (
+            errors(settings, where, "checking the source"),
+            closing(connect(settings, where, is_look=True)) as connection,
+        ):
+            check_server(connection, settings, where)
+            for table in settings.tables:
+                check_readable(connection, table, settings, where)
 
-        def open_database() -> MySqlDriverSide:
-            return MySqlDriverSide(settings, self._reflected().shapes, where)
+    def _look(self, where: str) -> Reflected:
+        settings = self._settings
+        with (
+            errors(settings, where, "reading the catalog"),
+            closing(connect(settings, where)) as connection,
+        ):
+            check_server(connection, settings, where)
+            shapes = tuple(shape_of(connection, one, where) for one in settings.tables)
+            file, position = binlog_end(connection)
+        return Reflected(shapes, (file_number(file), position))
 
-        return CdcEnumerator(
-            context, settings.tables, open_database, settings.limits.chunk_rows, BinlogView
-        )
+    def _driver_side(self, shapes: Sequence[TableShape], where: str) -> MySqlDriverSide:
+        return MySqlDriverSide(self._settings, shapes, where)
 
-    def create_reader(self, context: ReaderContext) -> SourceReader:
-        where = f"{_NAME}, subtask {context.subtask()}"
-
-        def open_database() -> ReaderSide:
-            shapes, end = self._reflected()
-            return MySqlReaderSide(self._settings, shapes, self._maker(), end, where)
-
-        return CdcReader(context, open_database)
-
-    # ------------------------------------------------------------------ inside
-
-    def _reflected(self) -> Reflected:
-        """The tables. The driver looks once, and the job's tasks get what it found."""
-        if self._found is None:
-            settings, where = self._settings, f"{_NAME} on the driver"
-            try:
-                with errors(settings, where, "reading the catalog"):
-                    connection = connect(settings, where)
-                    try:
-                        check_server(connection, settings, where)
-                        shapes = tuple(shape_of(connection, one, where) for one in settings.tables)
-                        file, position = binlog_end(connection)
-                    finally:
-                        connection.close()
-            except ExternalError as error:
-                raise _unreachable(error) from error
-            self._found = Reflected(shapes, (file_number(file), position))
-        return self._found
-
-    def _maker(self) -> RecordMaker:
-        settings, shapes = self._settings, self._reflected().shapes
-        if settings.form == DEBEZIUM:
-            return DebeziumMaker("mysql", "", {shape.table: shape for shape in shapes})
-        more = {name: METADATA_COLUMNS[name] for name in settings.metadata}
-        row_type = common_row_type(shapes, more, _NAME)
-        keeps_before = settings.mode is ChangelogMode.ALL
-        return RowMaker(row_type, settings.metadata, "", keeps_before)
-
-
-def _unreachable(error: ExternalError) -> ConfigurationError:
-    return ConfigurationError(f"{error} The driver and all executors must reach the database.")
+    def _reader_side(self, found: Reflected, maker: RecordMaker, where: str) -> MySqlReaderSide:
+        return MySqlReaderSide(self._settings, found.shapes, maker, found.end, where)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.common.extras import extra
@@ -17,7 +17,6 @@ from penstock.connectors.cdc.postgres.connection import (
     errors,
 )
 from penstock.connectors.cdc.splits import TableId
-from penstock.connectors.cdc.tables import TableShape
 from penstock.engine.hosting.os.deadline import NoAnswer
 from penstock.engine.model.errors import ExternalError
 
@@ -34,15 +33,9 @@ class LsnPosition(NamedTuple):
 
 
 class PostgresDriverSide(DriverSide):
-    """`shapes`: of the tables."""
+    """Makes publication and slot, says where the stream begins, and cuts ranges."""
 
-    def __init__(
-        self, settings: PostgresSettings, shapes: Sequence[TableShape], where: str
-    ) -> None:
-        self._settings = settings
-        self._shapes = {shape.table: shape for shape in shapes}
-        self._where = where
-        self._open: Any = None
+    _settings: PostgresSettings
 
     def begin(self) -> Begin:
         return self._asked("looking where the stream begins", self._begin)

@@ -8,22 +8,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, Self
 
-from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.api.base import (
-    Batch,
-    Boundedness,
-    EnumeratorContext,
-    ReaderContext,
-    Source,
-    SourceReader,
-    SplitEnumerator,
-)
 from penstock.connectors.cdc.database import ChangeStream, ReaderSide
-from penstock.connectors.cdc.enumerator import CdcEnumerator
-from penstock.connectors.cdc.options import CdcBuilder, ChangelogMode
+from penstock.connectors.cdc.options import CdcBuilder
 from penstock.connectors.cdc.postgres.catalog import (
     check_publication,
     check_server,
@@ -36,18 +25,12 @@ from penstock.connectors.cdc.postgres.connection import PostgresSettings, asked,
 from penstock.connectors.cdc.postgres.driver import PostgresDriverSide
 from penstock.connectors.cdc.postgres.replication import ReplicationStream
 from penstock.connectors.cdc.postgres.snapshot import RangeReader, TransactionView
-from penstock.connectors.cdc.reader import CdcReader
-from penstock.connectors.cdc.records import (
-    DEBEZIUM,
-    METADATA_COLUMNS,
-    DebeziumMaker,
-    RecordMaker,
-    RowMaker,
-)
-from penstock.connectors.cdc.splits import SnapshotSplit, StreamSplit
-from penstock.connectors.cdc.tables import TableShape, common_row_type
+from penstock.connectors.cdc.records import RecordMaker
+from penstock.connectors.cdc.source import CdcSource, Reflected
+from penstock.connectors.cdc.splits import StreamSplit
+from penstock.connectors.cdc.tables import TableShape
 from penstock.engine.hosting.os.deadline import progress
-from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.engine.model.errors import ConfigurationError
 
 _NAME: Final = "PostgresSource"
 _SLOT_NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
@@ -55,25 +38,7 @@ _IN_USE_S: Final = 5.0
 
 
 class PostgresReaderSide(ReaderSide):
-    """`reflected_lsn`: where the WAL ended when the shapes were read."""
-
-    def __init__(
-        self,
-        settings: PostgresSettings,
-        shapes: Sequence[TableShape],
-        maker: RecordMaker,
-        reflected_lsn: int,
-        where: str,
-    ) -> None:
-        self._settings = settings
-        self._shapes = {shape.table: shape for shape in shapes}
-        self._maker = maker
-        self._reflected_lsn = reflected_lsn
-        self._where = where
-
-    def rows(self, split: SnapshotSplit) -> Iterator[tuple[Batch, SnapshotSplit]]:
-        reader = RangeReader(self._settings, self._maker, self._where)
-        return reader.rows(split, self._shapes[split.table])
+    ranges = RangeReader
 
     def changes(self, split: StreamSplit) -> ChangeStream:
         settings = self._settings
@@ -82,36 +47,23 @@ class PostgresReaderSide(ReaderSide):
             split.pieces,
             mode=settings.mode,
             ignores_truncate=settings.ignores_truncate,
-            reflected_lsn=self._reflected_lsn,
+            reflected=self._reflected,
             where=self._where,
         )
         return ReplicationStream(settings, reader, self._maker, split.position, self._where)
 
 
-class Reflected(NamedTuple):
-    """The tables as they were at `lsn`."""
-
-    shapes: tuple[TableShape, ...]
-    lsn: int
-
-
-class PostgresSource(Source):
+class PostgresSource(CdcSource):
     """Reads tables of PostgreSQL as they are, and then their changes. Not in PyFlink.
 
     Build it with `PostgresSource.builder()`. Its type is that of the tables' rows. A record's timestamp is the time of
     the commit in epoch ms, and for rows of the snapshot when they were read.
     """
 
-    default_parallelism = 1
-
-    def __init__(self, settings: PostgresSettings) -> None:
-        """Use the builder."""
-        self._settings = settings
-        self._found: Reflected | None = None
-
-    def __repr__(self) -> str:
-        tables = ", ".join(map(str, self._settings.tables))
-        return f"{_NAME}({self._settings}, {tables})"
+    name = _NAME
+    connector = "postgresql"
+    view = TransactionView
+    _settings: PostgresSettings
 
     @staticmethod
     def builder() -> PostgresSource.Builder:
@@ -124,13 +76,12 @@ class PostgresSource(Source):
         name = _NAME
         modes: ClassVar = ("initial", "latest", "never")
 
-        def __init__(self) -> None:
-            super().__init__(PostgresSettings())
-            self._schemas: tuple[str, ...] = ()
+        begin = PostgresSettings
+        _schemas: tuple[str, ...] = ()
 
         def database(self, database: str) -> Self:
             """Set the database."""
-            return self._with_a(str, self._call("database"), database=database)
+            return self._with_a(str, "database", database=database)
 
         def schema_list(self, *schemas: str) -> Self:
             """Set the schema of tables that are named without one; of several, the tables are named with theirs."""
@@ -155,7 +106,7 @@ class PostgresSource(Source):
 
         def publication_name(self, name: str) -> Self:
             """Set the publication, by default the slot's name. It is created if it is missing."""
-            return self._with_a(str, self._call("publication_name"), publication=name)
+            return self._with_a(str, "publication_name", publication=name)
 
         def decoding_plugin_name(self, name: str) -> Self:
             """Accept "pgoutput", which every PostgreSQL has, and refuse others."""
@@ -183,50 +134,11 @@ class PostgresSource(Source):
             )
             return PostgresSource(self._settings)
 
-    # ------------------------------------------------------------------ contract
+    def _check(self, where: str) -> None:
+        does = "checking the source"
+        asked(self._settings, where, does, lambda: self._ask_to_check(where, does))
 
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def produced_type(self) -> TypeInformation:
-        """The type of the records; the driver asks the database for it once."""
-        return self._maker().produced_type
-
-    def validate(self) -> None:
-        """Check tables, rights, slot and publication. Raises ConfigurationError."""
-        settings, where = self._settings, f"{_NAME} on the driver"
-        self._maker()
-        try:
-            does = "checking the source"
-            asked(settings, where, does, lambda: self._check(where, does))
-        except ExternalError as error:
-            raise _unreachable(error) from error
-
-    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        settings = self._settings
-        where = f"{_NAME} on the driver"
-
-        def open_database() -> PostgresDriverSide:
-            return PostgresDriverSide(settings, self._reflected().shapes, where)
-
-        return CdcEnumerator(
-            context, settings.tables, open_database, settings.limits.chunk_rows, TransactionView
-        )
-
-    def create_reader(self, context: ReaderContext) -> SourceReader:
-        where = f"{_NAME}, subtask {context.subtask()}"
-
-        def open_database() -> ReaderSide:
-            shapes, lsn = self._reflected()
-            return PostgresReaderSide(self._settings, shapes, self._maker(), lsn, where)
-
-        return CdcReader(context, open_database)
-
-    # ------------------------------------------------------------------ inside
-
-    def _check(self, where: str, does: str) -> None:
+    def _ask_to_check(self, where: str, does: str) -> None:
         settings = self._settings
         with (
             errors(settings, where, does),
@@ -238,18 +150,11 @@ class PostgresSource(Source):
             check_publication(connection, settings, self._reflected().shapes, where)
             self._check_slot_is_free(connection, where)
 
-    def _reflected(self) -> Reflected:
-        """The tables. The driver looks once, and the job's tasks get what it found."""
-        if self._found is None:
-            settings, where = self._settings, f"{_NAME} on the driver"
-            does = "reading the catalog"
-            try:
-                self._found = asked(settings, where, does, lambda: self._look(where, does))
-            except ExternalError as error:
-                raise _unreachable(error) from error
-        return self._found
+    def _look(self, where: str) -> Reflected:
+        does = "reading the catalog"
+        return asked(self._settings, where, does, lambda: self._ask_to_look(where, does))
 
-    def _look(self, where: str, does: str) -> Reflected:
+    def _ask_to_look(self, where: str, does: str) -> Reflected:
         settings = self._settings
         with errors(settings, where, does), connect(settings, where) as connection:
             (lsn,) = connection.execute(
@@ -259,14 +164,11 @@ class PostgresSource(Source):
             shapes = tuple(shape_of(connection, one, where) for one in settings.tables)
         return Reflected(shapes, int(lsn))
 
-    def _maker(self) -> RecordMaker:
-        settings, shapes = self._settings, self._reflected().shapes
-        if settings.form == DEBEZIUM:
-            return DebeziumMaker("postgresql", settings.database, {s.table: s for s in shapes})
-        more = {name: METADATA_COLUMNS[name] for name in settings.metadata}
-        row_type = common_row_type(shapes, more, _NAME)
-        keeps_before = settings.mode is ChangelogMode.ALL
-        return RowMaker(row_type, settings.metadata, settings.database, keeps_before)
+    def _driver_side(self, shapes: Sequence[TableShape], where: str) -> PostgresDriverSide:
+        return PostgresDriverSide(self._settings, shapes, where)
+
+    def _reader_side(self, found: Reflected, maker: RecordMaker, where: str) -> PostgresReaderSide:
+        return PostgresReaderSide(self._settings, found.shapes, maker, found.end, where)
 
     def _check_slot_is_free(self, connection: Any, where: str) -> None:
         """The reader of a job that has just ended may hold it for a moment."""
@@ -280,7 +182,3 @@ class PostgresSource(Source):
                 )
             time.sleep(0.1)
             progress()
-
-
-def _unreachable(error: ExternalError) -> ConfigurationError:
-    return ConfigurationError(f"{error} The driver and all executors must reach the database.")
