@@ -99,7 +99,8 @@ class TlsBuilder(SettingsBuilder):
         """
         if key_file is not None and certificate_file is None:
             raise ConfigurationError(
-                f"{self._call('set_tls')}: key_file is the key of certificate_file, which is missing."
+                f"{self._call('set_tls')}: key_file is the key of certificate_file, which is "
+                "missing."
             )
         return self._with(tls=TlsFiles(ca_file, certificate_file, key_file))
 

@@ -42,7 +42,7 @@ def bodies_of(schema: SerializationSchema, values: Sequence[Any]) -> list[bytes]
 def pieces_of(
     converted: Iterable[One], size: Callable[[One], int], most: int, most_bytes: int
 ) -> Iterator[list[One]]:
-    """The same in order, in pieces of at most so many and so large; what is larger by itself is a piece."""
+    """The same in order, in pieces of `most` entries and `most_bytes`. An entry that is larger is a piece by itself."""
     piece: list[One] = []
     total = 0
     for one in converted:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from penstock.connectors.api.base import Batch
 from penstock.connectors.cdc.records import RecordMaker
@@ -61,19 +61,13 @@ class ChangeStream(ABC):
         """Release connections."""
 
 
-class RangeReading(Protocol):
-    """Reads ranges, on the fetcher's thread."""
-
-    def rows(
-        self, split: SnapshotSplit, shape: TableShape
-    ) -> Iterator[tuple[Batch, SnapshotSplit]]:
-        """Yield as `ReaderSide.rows`."""
-
-
 class ReaderSide(ABC):
-    """A subtask's connections. `reflected`: where the database's log ended when the shapes were read."""
+    """A subtask's connections. `reflected`: where the database's log ended when the shapes were read.
 
-    ranges: ClassVar[Callable[[Any, RecordMaker, str], RangeReading]]
+    `ranges`: reads ranges, on the fetcher's thread.
+    """
+
+    ranges: ClassVar[type[Any]]
 
     def __init__(
         self,
@@ -94,8 +88,9 @@ class ReaderSide(ABC):
 
         The last split is finished, with an empty batch.
         """
-        reader = type(self).ranges(self._settings, self._maker, self._where)
-        return reader.rows(split, self._shapes[split.table])
+        reader = self.ranges(self._settings, self._maker, self._where)
+        rows: Iterator[tuple[Batch, SnapshotSplit]] = reader.rows(split, self._shapes[split.table])
+        return rows
 
     @abstractmethod
     def changes(self, split: StreamSplit) -> ChangeStream:

@@ -5,23 +5,35 @@ Source: Flink CDC's IncrementalSource.
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.api.base import (
+    Batch,
     Boundedness,
+    CommittingReader,
+    CommittingSplitReader,
     EnumeratorContext,
+    Fetched,
     ReaderContext,
     Source,
     SourceReader,
+    SplitBatch,
     SplitEnumerator,
 )
-from penstock.connectors.cdc.database import DriverSide, ReaderSide
-from penstock.connectors.cdc.enumerator import CdcEnumerator
+from penstock.connectors.cdc.database import ChangeStream, DriverSide, ReaderSide
+from penstock.connectors.cdc.enumerator import (
+    FINISHED,
+    NO_CHECKPOINTS,
+    CdcEnumerator,
+    Forget,
+    told_range,
+)
 from penstock.connectors.cdc.options import CdcSettings, ChangelogMode
-from penstock.connectors.cdc.reader import CdcReader
 from penstock.connectors.cdc.records import (
     DEBEZIUM,
     METADATA_COLUMNS,
@@ -29,8 +41,163 @@ from penstock.connectors.cdc.records import (
     RecordMaker,
     RowMaker,
 )
+from penstock.connectors.cdc.splits import STREAM, SnapshotSplit, StreamSplit
 from penstock.connectors.cdc.tables import TableShape, common_row_type
 from penstock.engine.model.errors import ConfigurationError, ExternalError
+
+# ---------------------------------------------------------------------- reader
+# The reader of a change source: ranges of tables one after the other, or the stream.
+#
+# It keeps the ranges that it has read in its checkpoints, and tells the enumerator of them when
+# such a checkpoint is complete; see `CdcEnumerator`. Source: Flink CDC IncrementalSourceReader
+# (finishedUnackedSplits).
+
+
+_PAUSE_S: Final = 0.1
+
+
+class CdcReader(CommittingReader):
+    """`open_database`: opens the subtask's side; called on the task's thread, it does not connect yet."""
+
+    def __init__(self, context: ReaderContext, open_database: Callable[[], ReaderSide]) -> None:
+        self._takes_checkpoints = context.takes_checkpoints()
+        super().__init__(context, commits=self._takes_checkpoints)
+        self._open_database = open_database
+        self._finished: dict[str, SnapshotSplit] = {}
+        self._to_tell: dict[int, tuple[str, ...]] = {}
+
+    def open_split_reader(self) -> CommittingSplitReader:
+        return _CdcSplitReader(self._open_database(), acknowledges=not self._takes_checkpoints)
+
+    def split_id(self, split: SnapshotSplit | StreamSplit) -> Hashable:
+        return split.split_id
+
+    def split_ids(self, splits: Sequence[Any]) -> Sequence[Any]:
+        return [one.split_id for one in splits if _is_open(one)]
+
+    def position_behind(self, batch: SplitBatch) -> Any:
+        return batch.behind.position if isinstance(batch.behind, StreamSplit) else None
+
+    def start(self) -> None:
+        if not self._takes_checkpoints:
+            self.context.send_source_event(NO_CHECKPOINTS)
+        if self._finished:  # they were restored, so they are in a complete checkpoint
+            self._tell(tuple(self._finished))
+        if not self._open:
+            self.context.send_split_request()
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        for split in splits:
+            if isinstance(split, Forget):
+                self._finished.clear()
+            elif isinstance(split, SnapshotSplit) and split.is_finished:
+                self._finished[split.split_id] = split
+        if left := [split for split in splits if _is_open(split)]:
+            super().add_splits(left)
+
+    def note_read(self, read: SplitBatch) -> None:
+        super().note_read(read)
+        split = read.behind
+        if isinstance(split, SnapshotSplit) and split.is_finished:
+            self._finished[split.split_id] = split
+            if not self._takes_checkpoints:
+                self._tell((split.split_id,))
+
+    def before_checkpoint(self, checkpoint_id: int) -> None:
+        super().before_checkpoint(checkpoint_id)
+        if self._finished:
+            self._to_tell[checkpoint_id] = tuple(self._finished)
+
+    def snapshot_state(self) -> Sequence[Any]:
+        return [*super().snapshot_state(), *self._finished.values()]
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        super().notify_checkpoint_complete(checkpoint_id)
+        done = [one for one in self._to_tell if one <= checkpoint_id]
+        found = self._to_tell[max(done)] if done else ()
+        for one in done:
+            del self._to_tell[one]
+        self._tell(found)
+
+    def _tell(self, split_ids: Sequence[str]) -> None:
+        found = tuple(told_range(self._finished[one]) for one in split_ids if one in self._finished)
+        if found:
+            self.context.send_source_event((FINISHED, found))
+
+
+def _is_open(split: object) -> bool:
+    return isinstance(split, StreamSplit) or (
+        isinstance(split, SnapshotSplit) and not split.is_finished
+    )
+
+
+class _CdcSplitReader(CommittingSplitReader):
+    """Reads its ranges in turn. The stream is read when there are no ranges, and it stays."""
+
+    def __init__(self, database: ReaderSide, *, acknowledges: bool) -> None:
+        """`acknowledges`: everything at once, because there are no checkpoints."""
+        self._database = database
+        self._acknowledges = acknowledges
+        self._ranges: deque[SnapshotSplit] = deque()
+        self._rows: Iterator[tuple[Batch, SnapshotSplit]] | None = None
+        self._stream: ChangeStream | None = None
+        self._woken = threading.Event()
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        for split in splits:
+            if isinstance(split, StreamSplit):
+                self._stream = self._database.changes(split)
+            else:
+                self._ranges.append(split)
+
+    def fetch(self) -> Fetched:
+        self._woken.clear()
+        if self._rows is None and self._ranges:
+            self._rows = self._database.rows(self._ranges.popleft())
+        if self._rows is not None:
+            return self._fetch_rows(self._rows)
+        if self._stream is not None:
+            return self._fetch_changes(self._stream)
+        self._woken.wait(_PAUSE_S)
+        return Fetched()
+
+    def commit(self) -> None:
+        for split_id, position in self.not_yet_told().items():
+            if split_id == STREAM and self._stream is not None:
+                self._stream.acknowledge(position)
+
+    def wake_up(self) -> None:
+        self._woken.set()
+
+    def close(self) -> None:
+        try:
+            self.commit()
+        finally:
+            close = getattr(self._rows, "close", None)
+            if close is not None:
+                close()
+            if self._stream is not None:
+                self._stream.close()
+
+    def _fetch_rows(self, rows: Iterator[tuple[Batch, SnapshotSplit]]) -> Fetched:
+        batch, split = next(rows)
+        ended: tuple[str, ...] = ()
+        if split.is_finished:
+            self._rows, ended = None, (split.split_id,)
+        return Fetched([SplitBatch(batch, split.split_id, split)], ended)
+
+    def _fetch_changes(self, stream: ChangeStream) -> Fetched:
+        found = stream.poll()
+        if found is None:
+            return Fetched()
+        batch, split = found
+        if self._acknowledges:
+            stream.acknowledge(split.position)
+        return Fetched([SplitBatch(batch, STREAM, split)])
+
+
+# ---------------------------------------------------------------------- source
+
 
 Found = TypeVar("Found")
 _REACH: Final = "The driver and all executors must reach the database."

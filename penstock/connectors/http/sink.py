@@ -172,8 +172,8 @@ class _RequestOutlet(Outlet[_Keyed]):
         line = body.removesuffix(b"\n")
         if b"\n" in line:
             raise ValueError(
-                f"{self._where}: a record has a line end in it, so it would be several records in a "
-                f'body of form "lines": {line!r:.200}. Serialize it without, as JSON does, '
+                f"{self._where}: a record has a line end in it, so it would be several records in "
+                f'a body of form "lines": {line!r:.200}. Serialize it without, as JSON does, '
                 'or choose set_body_form("json-array") or set_body_form("single").'
             )
         return line

@@ -229,7 +229,8 @@ class MqttWriter(RowsWriter):
             self._fail(
                 RefusedForGood(
                     f"{self._where}: {self._broker} takes {most} messages at once, and "
-                    f"{self._settings.in_flight} may be on their way. Set set_max_in_flight({most})."
+                    f"{self._settings.in_flight} may be on their way. Set "
+                    f"set_max_in_flight({most})."
                 )
             )
 

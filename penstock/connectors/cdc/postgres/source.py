@@ -6,31 +6,296 @@ snapshot's ranges and the stream fit without a second reading.
 
 from __future__ import annotations
 
+import logging
 import re
+import select
+import struct
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Self
 
+from penstock.common.extras import extra
+from penstock.connectors.api.base import Batch, RefusedForGood
 from penstock.connectors.cdc.database import ChangeStream, ReaderSide
 from penstock.connectors.cdc.options import CdcBuilder
+from penstock.connectors.cdc.postgres import pgoutput
 from penstock.connectors.cdc.postgres.catalog import (
     check_publication,
     check_server,
     check_slot,
     check_table,
+    find_slot,
     shape_of,
 )
 from penstock.connectors.cdc.postgres.changes import ChangeReader
-from penstock.connectors.cdc.postgres.connection import PostgresSettings, asked, connect, errors
-from penstock.connectors.cdc.postgres.driver import PostgresDriverSide
-from penstock.connectors.cdc.postgres.replication import ReplicationStream
+from penstock.connectors.cdc.postgres.connection import (
+    EXTRA,
+    PostgresSettings,
+    asked,
+    connect,
+    errors,
+    failure,
+)
+from penstock.connectors.cdc.postgres.driver import LsnPosition, PostgresDriverSide
 from penstock.connectors.cdc.postgres.snapshot import RangeReader, TransactionView
-from penstock.connectors.cdc.records import RecordMaker
+from penstock.connectors.cdc.records import NOTHING, Change, RecordMaker
 from penstock.connectors.cdc.source import CdcSource, Reflected
 from penstock.connectors.cdc.splits import StreamSplit
 from penstock.connectors.cdc.tables import TableShape
 from penstock.engine.hosting.os.deadline import progress
-from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.errors import ConfigurationError, ExternalError
+
+# ---------------------------------------------------------------------- replication
+# The stream of changes of a PostgreSQL source: START_REPLICATION on a connection of its own, read
+# without blocking for long.
+#
+# The position in checkpoints is the end of the last transaction that was read whole, and how many
+# changes of the next one were read: the server always sends whole transactions, in the same
+# order. Only what complete checkpoints cover is confirmed to the server, which keeps the WAL
+# behind it. Source: PostgreSQL's documentation, "Streaming Replication Protocol"; pg_recvlogical
+# for what a keepalive confirms.
+
+
+_LOG: Final = logging.getLogger(__name__)
+_CHANGES: Final = 1000
+_BYTES: Final = 1 << 20
+_WAIT_S: Final = 0.1
+_STATUS_EVERY_S: Final = 5.0
+_RETRY_S: Final = 60.0
+"""How long a server that is away, or a slot that its last reader still holds, is waited for."""
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 2.0
+_XLOG_DATA: Final = struct.Struct("!xqqq")
+_KEEPALIVE: Final = struct.Struct("!xqqB")
+_STATUS: Final = struct.Struct("!cqqqqB")
+
+
+class ReplicationStream(ChangeStream):
+    """Reads one slot, from a position. It connects when it is polled, and again when the connection breaks."""
+
+    def __init__(
+        self,
+        settings: PostgresSettings,
+        reader: ChangeReader,
+        maker: RecordMaker,
+        position: LsnPosition,
+        where: str,
+    ) -> None:
+        self._settings = settings
+        self._reader = reader
+        self._maker = maker
+        self._where = where
+        self._psycopg = extra("psycopg", EXTRA, where)
+        self._connection: Any = None
+        self._position = position
+        self._told = position
+        self._safe = position.lsn
+        self._to_skip = 0
+        self._is_inside = False
+        self._next_status_s = 0.0
+        self._heard_s = 0.0
+        self._pause = threading.Event()
+
+    # ------------------------------------------------------------------ contract
+
+    def poll(self) -> tuple[Batch, StreamSplit] | None:
+        if self._connection is None:
+            self._connect()
+        changes: list[Change] = []
+        try:
+            self._read(changes)
+            self._tell_in_time()
+            self._check_heard()
+        except self._psycopg.Error as error:
+            # What was read before it stays: the position is behind it already.
+            self._lose(error)
+        if self._position == self._told:
+            return None
+        self._told = self._position
+        batch = self._maker.batch(changes) if changes else NOTHING
+        return batch, StreamSplit(self._position, self._reader.pieces)
+
+    def acknowledge(self, position: LsnPosition) -> None:
+        self._safe = max(self._safe, position.lsn)
+        if self._connection is not None:
+            try:
+                self._tell()
+            except self._psycopg.Error as error:
+                self._lose(error)
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    # ------------------------------------------------------------------ reading
+
+    def _read(self, changes: list[Change]) -> None:
+        """Adds what is there, up to some rows; waits a moment if there is nothing."""
+        wire = self._connection.pgconn
+        size = 0
+        while len(changes) < _CHANGES and size < _BYTES:
+            length, data = wire.get_copy_data(1)
+            if length > 0:
+                self._heard_s = time.monotonic()
+                size += length
+                self._take(bytes(data), changes)
+            elif length < 0:
+                raise self._ended(wire)
+            elif self._position != self._told or changes:
+                break
+            else:
+                is_ready = bool(select.select([wire.socket], [], [], _WAIT_S)[0])
+                if not is_ready:
+                    break
+                wire.consume_input()
+
+    def _take(self, data: bytes, changes: list[Change]) -> None:
+        if data[0] == 0x77:  # w: a message of the plugin
+            self._take_message(pgoutput.decode(data[_XLOG_DATA.size :]), changes)
+        elif data[0] == 0x6B:  # k: a keepalive
+            end, _, wants_reply = _KEEPALIVE.unpack_from(data)
+            # All that was committed before it has been sent: WAL without changes of ours is let go, too.
+            is_between = not self._is_inside and not self._position.skip
+            if is_between and end > self._position.lsn:
+                self._position = LsnPosition(end)
+            if wants_reply:
+                self._tell()
+
+    def _take_message(self, message: pgoutput.Message, changes: list[Change]) -> None:
+        if isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete):
+            if self._is_new():
+                changes += self._reader.changes(message)
+        elif isinstance(message, pgoutput.Begin):
+            self._is_inside = True
+            self._reader.begin(message)
+        elif isinstance(message, pgoutput.Commit):
+            self._is_inside = False
+            self._to_skip = 0
+            self._position = LsnPosition(message.end_lsn)
+        elif isinstance(message, pgoutput.Relation):
+            self._reader.relation(message)
+        elif isinstance(message, pgoutput.Truncate) and self._is_new():
+            changes += self._reader.changes(message)
+
+    def _is_new(self) -> bool:
+        """Counts a change. Returns whether it is behind those that were read before the connection began."""
+        if self._to_skip:
+            self._to_skip -= 1
+            return False
+        self._position = LsnPosition(self._position.lsn, self._position.skip + 1)
+        return True
+
+    def _ended(self, wire: Any) -> Exception:
+        """The server has ended the stream."""
+        result = wire.get_result()
+        text = "" if result is None else result.error_message.decode(errors="replace")
+        error: Exception = self._psycopg.OperationalError(text or "the server ended the stream")
+        return error
+
+    # ------------------------------------------------------------------ telling
+
+    def _tell_in_time(self) -> None:
+        if time.monotonic() >= self._next_status_s:
+            self._tell(wants_reply=True)
+
+    def _check_heard(self) -> None:
+        """A server that lives replies to each status. Raises: psycopg's error: it has been silent for too long."""
+        limit_s = self._settings.limits.timeout_s
+        if time.monotonic() > self._heard_s + limit_s:
+            raise self._psycopg.OperationalError(f"no answer within {limit_s:g} s")
+
+    def _tell(self, *, wants_reply: bool = False) -> None:
+        """Confirms what is safe. What is only read is told as written, so that the server knows that we live."""
+        self._next_status_s = time.monotonic() + _STATUS_EVERY_S
+        now_us = time.time_ns() // 1000 - pgoutput.EPOCH_US
+        read = max(self._position.lsn, self._safe)
+        wire = self._connection.pgconn
+        wire.put_copy_data(_STATUS.pack(b"r", read, self._safe, self._safe, now_us, wants_reply))
+        wire.flush()
+
+    # ------------------------------------------------------------------ connections
+
+    def _lose(self, error: BaseException) -> None:
+        """The next poll connects again. Raises: RefusedForGood: another try cannot succeed."""
+        self.close()
+        told = failure(self._settings, self._where, "streaming", error)
+        if isinstance(told, RefusedForGood):
+            raise told from error
+        _LOG.warning("%s Connecting again.", str(told))
+
+    def _connect(self) -> None:
+        """Raises: ExternalError: there is no connection, or the slot is in use, for a minute."""
+        deadline_s = time.monotonic() + _RETRY_S
+        pause_s = _FIRST_PAUSE_S
+        while self._connection is None:
+            try:
+                self._connection = asked(
+                    self._settings, self._where, "starting replication", self._start
+                )
+            except RefusedForGood:
+                raise
+            except ExternalError:
+                if time.monotonic() > deadline_s:
+                    raise
+                self._pause.wait(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        self._reader.reconnect()
+        self._to_skip = self._position.skip
+        self._is_inside = False
+        self._next_status_s = 0.0
+        self._heard_s = time.monotonic()
+
+    def _start(self) -> Any:
+        self._check_slot()
+        settings, lsn = self._settings, self._position.lsn
+        publication = settings.publication.replace('"', '""').replace("'", "''")
+        command = (
+            f'START_REPLICATION SLOT "{settings.slot}" LOGICAL {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X} '
+            f"(proto_version '1', publication_names '\"{publication}\"')"
+        )
+        connection = connect(settings, self._where, replicates=True)
+        status = self._psycopg.pq.ExecStatus
+        with errors(settings, self._where, f"starting replication of the slot {settings.slot!r}"):
+            result = connection.pgconn.exec_(command.encode())
+            if result.status != status.COPY_BOTH:
+                connection.close()
+                raise self._psycopg.errors.error_from_result(result)
+            connection.pgconn.nonblocking = 1
+        return connection
+
+    def _check_slot(self) -> None:
+        """A server goes on where the slot is, also if it was asked for less. So that is looked at before."""
+        settings = self._settings
+        with (
+            errors(settings, self._where, "looking at the slot"),
+            connect(settings, self._where) as connection,
+        ):
+            slot = find_slot(connection, settings)
+        position = self._position.lsn
+        if slot is None or slot.wal_status == "lost":
+            what = "is gone" if slot is None else "was invalidated"
+            raise RefusedForGood(
+                f"{self._where}: the slot {settings.slot!r} {what}, and with it the WAL behind "
+                f"{shown_lsn(position)}. Begin anew with a snapshot."
+            )
+        if slot.confirmed > position:
+            raise RefusedForGood(
+                f"{self._where}: the slot {settings.slot!r} is confirmed up to "
+                f"{shown_lsn(slot.confirmed)}, but the job goes on at {shown_lsn(position)}, "
+                "and the WAL between is gone. Restore a newer checkpoint, or begin anew with a "
+                "snapshot."
+            )
+
+
+def shown_lsn(lsn: int) -> str:
+    """As PostgreSQL writes it."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+# ---------------------------------------------------------------------- source
+
 
 _NAME: Final = "PostgresSource"
 _SLOT_NAME: Final = re.compile(r"[a-z0-9_]{1,63}")

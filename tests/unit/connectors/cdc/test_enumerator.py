@@ -10,7 +10,7 @@ from penstock.connectors.cdc.enumerator import (
     Forget,
     told_range,
 )
-from penstock.connectors.cdc.mysql.snapshot import BinlogView
+from penstock.connectors.cdc.mysql.source import BinlogView
 from penstock.connectors.cdc.splits import STREAM, StreamSplit, TableId
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext
 

@@ -6,7 +6,7 @@ import psycopg
 
 from penstock.connectors.cdc import StartupOptions
 from penstock.connectors.cdc.postgres.driver import LsnPosition
-from penstock.connectors.cdc.postgres.replication import ReplicationStream
+from penstock.connectors.cdc.postgres.source import ReplicationStream
 from tests.tools.connectors.changelogs import told
 from tests.tools.waiting import wait_until
 
