@@ -24,6 +24,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from penstock.common.typeinfo import RowTypeInfo
 from penstock.connectors.api.base import DeliveryGuarantee, Sink, SinkWriter, WriterContext
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.engine.model.errors import (
     ConfigurationError,
     ExternalError,
@@ -362,7 +363,7 @@ class ElasticsearchSink(Sink):
         return _DocumentWriter(self._settings, context)
 
 
-class ElasticsearchSinkBuilderBase:
+class ElasticsearchSinkBuilderBase(SettingsBuilder):
     """Builds an ElasticsearchSink; emitter and hosts are required.
 
     By default a request has up to 1,000 documents, without other limits, and is not retried.
@@ -371,7 +372,7 @@ class ElasticsearchSinkBuilderBase:
     _has_types = False
 
     def __init__(self) -> None:
-        self._settings = _Settings(has_types=self._has_types)
+        super().__init__(_Settings(has_types=self._has_types))
 
     def get_http_host_class(self) -> Any:
         """Raise NotImplementedError: there are no Java classes here."""
@@ -386,7 +387,7 @@ class ElasticsearchSinkBuilderBase:
             raise TypeError(
                 f"set_emitter takes an ElasticsearchEmitter, got {type(emitter).__name__}."
             )
-        return self._set(emitter=emitter)
+        return self._with(emitter=emitter)
 
     def set_hosts(self, hosts: str | list[str]) -> Self:
         """Set the servers as `host:port` or URLs. If one does not answer, the next one is tried."""
@@ -407,15 +408,15 @@ class ElasticsearchSinkBuilderBase:
 
     def set_bulk_flush_max_actions(self, num_max_actions: int) -> Self:
         """Set the largest number of documents in a request; -1: no limit."""
-        return self._set(max_actions=_bound("set_bulk_flush_max_actions", num_max_actions, 1))
+        return self._with(max_actions=_bound("set_bulk_flush_max_actions", num_max_actions, 1))
 
     def set_bulk_flush_max_size_mb(self, max_size_mb: int) -> Self:
         """Set the largest size of a request in MiB; -1: no limit."""
-        return self._set(max_mb=_bound("set_bulk_flush_max_size_mb", max_size_mb, 1))
+        return self._with(max_mb=_bound("set_bulk_flush_max_size_mb", max_size_mb, 1))
 
     def set_bulk_flush_interval(self, interval_millis: int) -> Self:
         """Set the age in ms at which documents are sent, as others arrive; -1: any age."""
-        return self._set(interval_ms=_bound("set_bulk_flush_interval", interval_millis, 0, "ms"))
+        return self._with(interval_ms=_bound("set_bulk_flush_interval", interval_millis, 0, "ms"))
 
     def set_bulk_flush_backoff_strategy(
         self, flush_backoff_type: FlushBackoffType, max_retries: int, delay_millis: int
@@ -428,7 +429,7 @@ class ElasticsearchSinkBuilderBase:
             delay_millis: the first delay in ms.
         """
         if flush_backoff_type is FlushBackoffType.NONE:
-            return self._set(backoff=BulkBackoff())
+            return self._with(backoff=BulkBackoff())
         retries = _bound("set_bulk_flush_backoff_strategy: max_retries", max_retries, 1)
         delay = _bound("set_bulk_flush_backoff_strategy: delay_millis", delay_millis, 1, "ms")
         if UNSET in {retries, delay}:
@@ -436,7 +437,7 @@ class ElasticsearchSinkBuilderBase:
                 f"set_bulk_flush_backoff_strategy: {flush_backoff_type.name} needs max_retries and "
                 f"delay_millis of 1 or more, got {max_retries} and {delay_millis}."
             )
-        return self._set(backoff=BulkBackoff(flush_backoff_type, retries, delay))
+        return self._with(backoff=BulkBackoff(flush_backoff_type, retries, delay))
 
     def set_connection_username(self, username: str) -> Self:
         """Set the user for HTTP's basic authentication."""
@@ -473,12 +474,8 @@ class ElasticsearchSinkBuilderBase:
             raise ConfigurationError("ElasticsearchSink: set_hosts is missing before build().")
         return ElasticsearchSink(self._settings)
 
-    def _set(self, **changes: Any) -> Self:
-        self._settings = replace(self._settings, **changes)
-        return self
-
     def _connect(self, **changes: Any) -> Self:
-        return self._set(connection=replace(self._settings.connection, **changes))
+        return self._with(connection=replace(self._settings.connection, **changes))
 
 
 class Elasticsearch6SinkBuilder(ElasticsearchSinkBuilderBase):

@@ -8,7 +8,7 @@ HybridSourceReader.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from penstock.connectors.api.base import Boundedness, EnumeratorContext, ReaderContext, Source
 from penstock.connectors.hybrid.enumerator import BatchEnumerator, HybridEnumerator
@@ -63,7 +63,7 @@ class HybridSourceBuilder:
         self._sources: list[Source] = []
         self.add_source(first_source)
 
-    def add_source(self, source: Source) -> HybridSourceBuilder:
+    def add_source(self, source: Source) -> Self:
         """Add the next source."""
         if not isinstance(source, Source):
             raise TypeError(

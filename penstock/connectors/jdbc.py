@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.api.base import Sink, SinkWriter, WriterContext
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.sql.engine import look, make_engine, shown_url, transaction
 from penstock.connectors.sql.errors import REFUSED_BY_DRIVER, error_of, is_transient, may_pass, told
 from penstock.connectors.sql.jdbc_urls import alchemy_url
@@ -63,54 +64,42 @@ class JdbcConnectionOptions:
         """Return the password; empty: it was not set."""
         return self.password
 
-    class JdbcConnectionOptionsBuilder:
+    class JdbcConnectionOptionsBuilder(SettingsBuilder):
         """Builds JdbcConnectionOptions; the URL is required."""
 
         def __init__(self) -> None:
-            self._options = JdbcConnectionOptions("")
+            super().__init__(JdbcConnectionOptions(""))
 
-        def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+        def with_url(self, url: str) -> Self:
             """Set the URL: a JDBC URL or an SQLAlchemy URL."""
-            self._options = replace(self._options, url=url)
-            return self
+            return self._with(url=url)
 
-        def with_driver_name(
-            self, driver_name: str
-        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+        def with_driver_name(self, driver_name: str) -> Self:
             """Accept a Java driver's name, and ignore it: the URL determines the Python driver."""
-            self._options = replace(self._options, driver_name=driver_name)
-            return self
+            return self._with(driver_name=driver_name)
 
-        def with_user_name(
-            self, user_name: str
-        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            self._options = replace(self._options, user_name=user_name)
-            return self
+        def with_user_name(self, user_name: str) -> Self:
+            return self._with(user_name=user_name)
 
-        def with_password(
-            self, password: str
-        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            self._options = replace(self._options, password=password)
-            return self
+        def with_password(self, password: str) -> Self:
+            return self._with(password=password)
 
-        def with_connection_check_timeout_seconds(
-            self, seconds: int
-        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+        def with_connection_check_timeout_seconds(self, seconds: int) -> Self:
             """Set how long the database may take for one answer before the job restarts; 120 by default.
 
             Java's builder has this method, whose timeout is that of a check of the connection.
             """
             setter = "with_connection_check_timeout_seconds"
             seconds = check_whole(setter, seconds, 1, "s")
-            self._options = replace(self._options, connection_check_timeout_s=seconds)
-            return self
+            return self._with(connection_check_timeout_s=seconds)
 
         def build(self) -> JdbcConnectionOptions:
-            if not self._options.url:
+            if not self._settings.url:
                 raise ConfigurationError(
                     "JdbcConnectionOptions: with_url is missing before build()."
                 )
-            return self._options
+            options: JdbcConnectionOptions = self._settings
+            return options
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,33 +135,29 @@ class JdbcExecutionOptions:
         """Return a builder that starts with the defaults."""
         return JdbcExecutionOptions.Builder()
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds JdbcExecutionOptions, starting with the defaults."""
 
         def __init__(self) -> None:
-            self._options = JdbcExecutionOptions()
+            super().__init__(JdbcExecutionOptions())
 
-        def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
+        def with_batch_size(self, size: int) -> Self:
             """Set the number of rows in a batch."""
-            self._options = replace(
-                self._options, batch_size=check_whole("with_batch_size", size, 1)
-            )
-            return self
+            return self._with(batch_size=check_whole("with_batch_size", size, 1))
 
-        def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
+        def with_batch_interval_ms(self, interval_ms: int) -> Self:
             """Set the age in ms at which rows are written, checked when others arrive."""
             interval_ms = check_whole("with_batch_interval_ms", interval_ms, 0, "ms")
-            self._options = replace(self._options, batch_interval_ms=interval_ms)
-            return self
+            return self._with(batch_interval_ms=interval_ms)
 
-        def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions.Builder:
+        def with_max_retries(self, max_retries: int) -> Self:
             """Set how often a failed batch is written again."""
             retries = check_whole("with_max_retries", max_retries, 0)
-            self._options = replace(self._options, max_retries=retries)
-            return self
+            return self._with(max_retries=retries)
 
         def build(self) -> JdbcExecutionOptions:
-            return self._options
+            options: JdbcExecutionOptions = self._settings
+            return options
 
 
 class JdbcSink(Sink):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.connectors.api.builder import checked_number
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.sql.errors import is_transient
 from penstock.connectors.sql.jdbc_urls import alchemy_url
 from penstock.connectors.sql.limits import checked_timeout
@@ -77,31 +77,31 @@ class SqlLookup:
         """Return a builder."""
         return SqlLookup.Builder()
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds a SqlLookup; URL, table and key columns are required."""
 
-        def __init__(self) -> None:
-            self._settings = _Settings()
+        name = _NAME
+        begin = _Settings
 
-        def set_url(self, url: str) -> SqlLookup.Builder:
+        def set_url(self, url: str) -> Self:
             """Set the URL, as SQLAlchemy or JDBC takes it; the executors get it with the job, password included."""
             if url.startswith("jdbc:"):
                 url = alchemy_url(url, f"{_NAME}.set_url")
             return self._target(url=url)
 
-        def set_table(self, table: str, schema: str | None = None) -> SqlLookup.Builder:
+        def set_table(self, table: str, schema: str | None = None) -> Self:
             """Set the table or view; without `schema` the database's search path finds it."""
             return self._target(table=table, schema=schema)
 
-        def set_key_columns(self, columns: Sequence[str]) -> SqlLookup.Builder:
+        def set_key_columns(self, columns: Sequence[str]) -> Self:
             """Set the columns by which rows are looked up. An index on them makes it fast; a key may have several rows."""
             return self._target(keys=_names("set_key_columns", columns))
 
-        def set_columns(self, columns: Sequence[str]) -> SqlLookup.Builder:
+        def set_columns(self, columns: Sequence[str]) -> Self:
             """Set the columns that are looked up; by default all that are no key columns."""
             return self._target(columns=_names("set_columns", columns))
 
-        def set_cache(self, cache: LookupCache | None) -> SqlLookup.Builder:
+        def set_cache(self, cache: LookupCache | None) -> Self:
             """Set what each subtask keeps of the rows that it has looked up; by default nothing."""
             if cache is not None and not isinstance(cache, LookupCache):
                 raise ConfigurationError(
@@ -109,25 +109,23 @@ class SqlLookup:
                 )
             return self._with(cache=cache)
 
-        def set_max_retries(self, retries: int) -> SqlLookup.Builder:
+        def set_max_retries(self, retries: int) -> Self:
             """Set how often a query is tried again while the database does not answer, after 1 s, 2 s, ...; 3 times by default."""
-            return self._with(max_retries=checked_number(f"{_NAME}.set_max_retries", retries, 0))
+            return self._with_number("set_max_retries", 0, max_retries=retries)
 
-        def set_connections(self, connections: int) -> SqlLookup.Builder:
+        def set_connections(self, connections: int) -> Self:
             """Set how many queries a subtask has under way at most, each on a connection of its own; 4 by default."""
-            return self._with(
-                connections=checked_number(f"{_NAME}.set_connections", connections, 1)
-            )
+            return self._with_number("set_connections", 1, connections=connections)
 
-        def set_max_keys(self, keys: int) -> SqlLookup.Builder:
+        def set_max_keys(self, keys: int) -> Self:
             """Set how many keys a query asks for at most; 500 by default."""
-            return self._with(most_keys=checked_number(f"{_NAME}.set_max_keys", keys, 1))
+            return self._with_number("set_max_keys", 1, most_keys=keys)
 
-        def set_engine_options(self, options: dict[str, Any]) -> SqlLookup.Builder:
+        def set_engine_options(self, options: dict[str, Any]) -> Self:
             """Set arguments of SQLAlchemy's `create_engine`, such as `connect_args`."""
             return self._target(engine_options=dict(options))
 
-        def set_timeout(self, timeout: Duration | timedelta) -> SqlLookup.Builder:
+        def set_timeout(self, timeout: Duration | timedelta) -> Self:
             """Set how long the database may take for one answer before the job restarts; 2 minutes by default."""
             return self._target(timeout_s=checked_timeout(f"{_NAME}.set_timeout", timeout))
 
@@ -143,12 +141,8 @@ class SqlLookup:
                     raise ConfigurationError(f"{_NAME}: {setter} is missing before build().")
             return SqlLookup(self._settings)
 
-        def _target(self, **changes: Any) -> SqlLookup.Builder:
+        def _target(self, **changes: Any) -> Self:
             return self._with(target=replace(self._settings.target, **changes))
-
-        def _with(self, **changes: Any) -> SqlLookup.Builder:
-            self._settings = replace(self._settings, **changes)
-            return self
 
     @property
     def row_type(self) -> RowTypeInfo:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from typing import Self
 
 from penstock.common.serialization import BulkWriterFactory, Encoder
 from penstock.connectors.api.base import SinkWriter, WriterContext
@@ -60,7 +61,7 @@ class StreamingFileSink(FileSink):
     class BaseBuilder(FileSink.BaseBuilder):
         """Builds a StreamingFileSink, with the settings of FileSink's builder."""
 
-        def with_rolling_policy(self, policy: RollingPolicy) -> StreamingFileSink.BaseBuilder:
+        def with_rolling_policy(self, policy: RollingPolicy) -> Self:
             """Set when a part file is closed and another one started."""
             super().with_rolling_policy(policy)
             return self

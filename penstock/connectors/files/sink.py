@@ -14,8 +14,8 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Final, cast
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final, Self, cast
 
 from penstock.common.extras import extra
 from penstock.common.serialization import BulkWriterFactory, Encoder
@@ -28,6 +28,7 @@ from penstock.connectors.api.base import (
     SupportsPreprocessing,
     WriterContext,
 )
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.files.buckets import BucketAssigner
 from penstock.connectors.files.compaction import FileCompactor, FileCompactStrategy
 from penstock.connectors.files.hidden_parts import ArrowParts, LocalParts
@@ -440,53 +441,48 @@ class FileSink(Sink, SupportsPreprocessing):
         check_kind("for_bulk_format", writer_factory, BulkWriterFactory, example)
         return FileSink.BulkFormatBuilder(base_path, None, writer_factory)
 
-    class BaseBuilder:
+    class BaseBuilder(SettingsBuilder):
         """Builds a FileSink; the setters return the builder."""
 
         def __init__(
             self, base_path: str, encoder: Encoder | None, bulk: BulkWriterFactory | None
         ) -> None:
             rolling = RollingPolicy.default_rolling_policy() if bulk is None else RollingPolicy()
-            self._settings = _SinkSettings(
-                base_path=local_path(str(base_path)),
-                encoder=encoder,
-                bulk=bulk,
-                token=uuid.uuid4().hex[:8],
-                buckets=BucketAssigner.date_time_bucket_assigner(),
-                rolling=rolling,
-                names=OutputFileConfig(),
+            super().__init__(
+                _SinkSettings(
+                    base_path=local_path(str(base_path)),
+                    encoder=encoder,
+                    bulk=bulk,
+                    token=uuid.uuid4().hex[:8],
+                    buckets=BucketAssigner.date_time_bucket_assigner(),
+                    rolling=rolling,
+                    names=OutputFileConfig(),
+                )
             )
 
-        def with_bucket_check_interval(self, interval: int) -> FileSink.BaseBuilder:
+        def with_bucket_check_interval(self, interval: int) -> Self:
             """Accept an interval, and ignore it: the rolling policy is checked with every batch."""
             return self
 
-        def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSink.BaseBuilder:
+        def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
             """Set what chooses the directory; by default one per hour."""
             example = "BucketAssigner.base_path_bucket_assigner()"
             check_kind("with_bucket_assigner", bucket_assigner, BucketAssigner, example)
-            self._settings = replace(self._settings, buckets=bucket_assigner)
-            return self
+            return self._with(buckets=bucket_assigner)
 
-        def with_output_file_config(
-            self, output_file_config: OutputFileConfig
-        ) -> FileSink.BaseBuilder:
+        def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
             """Set prefix and suffix of the files."""
             example = "OutputFileConfig.builder().build()"
             check_kind("with_output_file_config", output_file_config, OutputFileConfig, example)
-            self._settings = replace(self._settings, names=output_file_config)
-            return self
+            return self._with(names=output_file_config)
 
-        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSink.BaseBuilder:
+        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
             """Set when a part file is closed and another one started."""
             example = "RollingPolicy.default_rolling_policy()"
             check_kind("with_rolling_policy", rolling_policy, RollingPolicy, example)
-            self._settings = replace(self._settings, rolling=rolling_policy)
-            return self
+            return self._with(rolling=rolling_policy)
 
-        def enable_compact(
-            self, strategy: FileCompactStrategy, compactor: FileCompactor
-        ) -> FileSink.BaseBuilder:
+        def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
             """Merge a subtask's part files as the strategy says; until then they are hidden."""
             bulk = self._settings.bulk
             if bulk is not None and compactor.concatenates and not bulk.can_be_concatenated:
@@ -495,13 +491,11 @@ class FileSink(Sink, SupportsPreprocessing):
                     "concatenated. Make the parts larger with a longer checkpoint interval, or "
                     "write a row format."
                 )
-            self._settings = replace(self._settings, compaction=(strategy, compactor))
-            return self
+            return self._with(compaction=(strategy, compactor))
 
-        def disable_compact(self) -> FileSink.BaseBuilder:
+        def disable_compact(self) -> Self:
             """Make part files visible that wait, in a restored checkpoint, for compaction."""
-            self._settings = replace(self._settings, compaction=None)
-            return self
+            return self._with(compaction=None)
 
         def build(self) -> FileSink:
             """Return the sink."""

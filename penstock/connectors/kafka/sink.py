@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from penstock.connectors.api.base import (
     Accepts,
@@ -129,24 +129,23 @@ class KafkaSinkBuilder(SettingsBuilder):
     Servers and serializer are required; EXACTLY_ONCE needs an id prefix too.
     """
 
-    def __init__(self) -> None:
-        super().__init__(KafkaSinkSettings())
+    begin = KafkaSinkSettings
 
     def build(self) -> KafkaSink:
         """Return the sink. Raises ConfigurationError if something required is missing."""
         return KafkaSink(self._settings)
 
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Set the servers: `host:port`, separated by commas."""
         return self.set_property(BOOTSTRAP_SERVERS, bootstrap_servers)
 
-    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
         """Set the guarantee; NONE (default) sends as AT_LEAST_ONCE does."""
         return self._with_a(
             DeliveryGuarantee, "set_delivery_guarantee", guarantee=delivery_guarantee
         )
 
-    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
+    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> Self:
         """Set the prefix of transactional ids and of the groups of the sink's markers.
 
         Access rules of the cluster must allow both.
@@ -158,13 +157,11 @@ class KafkaSinkBuilder(SettingsBuilder):
             )
         return self._with(transactional_id_prefix=prefix)
 
-    def set_record_serializer(
-        self, record_serializer: KafkaRecordSerializationSchema
-    ) -> KafkaSinkBuilder:
+    def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> Self:
         """Set what turns values into records."""
         return self._with(serializer=record_serializer)
 
-    def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
+    def set_property(self, key: str, value: str) -> Self:
         """Set a property of Kafka's client.
 
         transaction.timeout.ms (60,000 ms) limits how long the records of one checkpoint are

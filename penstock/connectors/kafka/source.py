@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from penstock.common.serialization import DeserializationSchema
 from penstock.connectors.api.base import ReaderContext, SourceReader
@@ -126,27 +126,26 @@ class KafkaSourceBuilder(MessageSourceBuilder):
     Without starting offsets it reads from the first record.
     """
 
-    def __init__(self) -> None:
-        super().__init__(KafkaSourceSettings())
+    begin = KafkaSourceSettings
 
     def build(self) -> KafkaSource:
         """Return the source. Raises ConfigurationError if something required is missing."""
         return KafkaSource(self._settings)
 
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Set the servers: `host:port`, separated by commas."""
         return self.set_property(BOOTSTRAP_SERVERS, bootstrap_servers)
 
-    def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
+    def set_group_id(self, group_id: str) -> Self:
         """Set the group for which offsets are committed at checkpoints. Readers do not join it."""
         return self.set_property(GROUP_ID, group_id)
 
-    def set_topics(self, *topics: str) -> KafkaSourceBuilder:
+    def set_topics(self, *topics: str) -> Self:
         """Read these topics."""
         names = tuple(dict.fromkeys(checked_topics(topics)))
         return self._subscribe("set_topics", KafkaSubscription(topics=names), SETTERS)
 
-    def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
+    def set_topic_pattern(self, topic_pattern: str) -> Self:
         """Read the topics whose whole name matches a regular expression.
 
         Topics that appear later are found every partition.discovery.interval.ms.
@@ -154,7 +153,7 @@ class KafkaSourceBuilder(MessageSourceBuilder):
         wanted = KafkaSubscription(pattern=checked_topic_pattern(topic_pattern))
         return self._subscribe("set_topic_pattern", wanted, SETTERS)
 
-    def set_deleted_topics(self, *topics: str) -> KafkaSourceBuilder:
+    def set_deleted_topics(self, *topics: str) -> Self:
         """Name topics that were deleted on purpose. Not in PyFlink.
 
         A job that is restored after that fails otherwise, because their offsets are in its state. Topics that the
@@ -162,7 +161,7 @@ class KafkaSourceBuilder(MessageSourceBuilder):
         """
         return self._with(deleted_topics=frozenset(checked_topics(topics)))
 
-    def set_partitions(self, partitions: AbstractSet[KafkaTopicPartition]) -> KafkaSourceBuilder:
+    def set_partitions(self, partitions: AbstractSet[KafkaTopicPartition]) -> Self:
         """Read these partitions."""
         found = frozenset(partitions)
         if not found or not all(isinstance(one, KafkaTopicPartition) for one in found):
@@ -171,36 +170,26 @@ class KafkaSourceBuilder(MessageSourceBuilder):
             )
         return self._subscribe("set_partitions", KafkaSubscription(partitions=found), SETTERS)
 
-    def set_starting_offsets(
-        self, starting_offsets_initializer: KafkaOffsetsInitializer
-    ) -> KafkaSourceBuilder:
+    def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Set where reading starts."""
         rule = _checked_rule("set_starting_offsets", starting_offsets_initializer)
         return self._with(starting=rule)
 
-    def set_unbounded(
-        self, stopping_offsets_initializer: KafkaOffsetsInitializer
-    ) -> KafkaSourceBuilder:
+    def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Read each partition up to these offsets. The job does not end: partitions may appear."""
         rule = _checked_rule("set_unbounded", stopping_offsets_initializer)
         return self._with(stopping=rule, is_bounded=False)
 
-    def set_bounded(
-        self, stopping_offsets_initializer: KafkaOffsetsInitializer
-    ) -> KafkaSourceBuilder:
+    def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Read each partition up to these offsets, then end."""
         rule = _checked_rule("set_bounded", stopping_offsets_initializer)
         return self._with(stopping=rule, is_bounded=True)
 
-    def set_value_only_deserializer(
-        self, deserialization_schema: DeserializationSchema
-    ) -> KafkaSourceBuilder:
+    def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> Self:
         """Set what turns a record's value into a value of the stream."""
         return self._with(schema=deserialization_schema)
 
-    def set_deserializer(
-        self, deserialization_schema: KafkaRecordDeserializationSchema
-    ) -> KafkaSourceBuilder:
+    def set_deserializer(self, deserialization_schema: KafkaRecordDeserializationSchema) -> Self:
         """Set what turns a whole record, with key, headers and place, into a value of the stream. Not in PyFlink.
 
         Raises TypeError: it is no KafkaRecordDeserializationSchema.
@@ -212,11 +201,11 @@ class KafkaSourceBuilder(MessageSourceBuilder):
             )
         return self._with(schema=deserialization_schema)
 
-    def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
+    def set_client_id_prefix(self, prefix: str) -> Self:
         """Set the prefix of the clients' ids."""
         return self.set_property(CLIENT_ID_PREFIX, prefix)
 
-    def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
+    def set_property(self, key: str, value: str) -> Self:
         """Set a property of Kafka's client, or one of Flink's.
 
         Flink's are partition.discovery.interval.ms (300,000 ms; below 1: never) and
@@ -225,7 +214,7 @@ class KafkaSourceBuilder(MessageSourceBuilder):
         key, value = checked_property(key, value, "set_property")
         return self._with(properties={**self._settings.properties, key: value})
 
-    def set_properties(self, props: dict[str, Any]) -> KafkaSourceBuilder:
+    def set_properties(self, props: dict[str, Any]) -> Self:
         """Set several properties, as `set_property` does."""
         found = checked_properties(props, "set_properties")
         return self._with(properties={**self._settings.properties, **found})

@@ -15,15 +15,16 @@ import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 import pyarrow as pa
 
 from penstock.common.typeinfo import RowTypeInfo
 from penstock.connectors.api.base import Accepts, Batch, Committer, Sink, SinkWriter, WriterContext
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.lakehouse.data_files import DataFileWriter, PartitionValues
 from penstock.connectors.lakehouse.delta_tables import (
     cause_of,
@@ -241,13 +242,10 @@ class DeltaSink(Sink):
             _Settings(local_path(str(table_path)), schema, row_type if is_type else None)
         )
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds a DeltaSink; the setters return the builder."""
 
-        def __init__(self, settings: _Settings) -> None:
-            self._settings = settings
-
-        def with_partition_columns(self, *columns: str) -> DeltaSink.Builder:
+        def with_partition_columns(self, *columns: str) -> Self:
             """Set the columns whose values choose the folder. An existing table must be partitioned by the same."""
             names = self._settings.schema.names
             if unknown := [one for one in columns if one not in names]:
@@ -262,22 +260,18 @@ class DeltaSink(Sink):
                         f"with_partition_columns: {one!r} is {kind}, whose values no folder's name "
                         "can hold. Expected numbers, texts, booleans, dates or times."
                     )
-            return self._set(partition_by=tuple(columns))
+            return self._with(partition_by=tuple(columns))
 
-        def with_storage_options(self, options: dict[str, str]) -> DeltaSink.Builder:
+        def with_storage_options(self, options: dict[str, str]) -> Self:
             """Set options that `deltalake` takes for the store of the table's log, such as AWS_REGION.
 
             The environment, and endpoint and region in an S3 address, need not be set here.
             """
-            return self._set(storage=dict(options))
+            return self._with(storage=dict(options))
 
         def build(self) -> DeltaSink:
             """Return the sink."""
             return DeltaSink(self._settings)
-
-        def _set(self, **changes: Any) -> DeltaSink.Builder:
-            self._settings = replace(self._settings, **changes)
-            return self
 
     def validate(self) -> None:
         """Make the table, or hold it against the fields. Raises ConfigurationError."""

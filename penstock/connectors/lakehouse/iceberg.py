@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import pyarrow as pa
 
@@ -29,6 +29,7 @@ from penstock.connectors.api.base import (
     SinkWriter,
     WriterContext,
 )
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.lakehouse.data_files import DataFileWriter
 from penstock.connectors.lakehouse.iceberg_files import FORMAT, IcebergFiles, data_file_of
 from penstock.connectors.lakehouse.iceberg_tables import (
@@ -103,36 +104,29 @@ class IcebergSink(Sink):
             _Settings(TableName(table), schema, row_type if is_type else None)
         )
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds an IcebergSink; the setters return the builder."""
 
-        def __init__(self, settings: _Settings) -> None:
-            self._settings = settings
-
-        def with_catalog(
-            self, name: str, properties: Mapping[str, str] | None = None
-        ) -> IcebergSink.Builder:
+        def with_catalog(self, name: str, properties: Mapping[str, str] | None = None) -> Self:
             """Set the catalog; by default "default", as pyiceberg is configured on the driver.
 
             `properties`: as pyiceberg takes them, such as type, uri, warehouse, s3.endpoint. They go before the configuration.
             """
             table = self._settings.name.identifier
-            return self._set(name=TableName(table, name, dict(properties or {})))
+            return self._with(name=TableName(table, name, dict(properties or {})))
 
-        def with_partitioning(self, *fields: str) -> IcebergSink.Builder:
+        def with_partitioning(self, *fields: str) -> Self:
             """Set how a new table is partitioned: "name", "year(time)", "month(time)", "day(time)", "hour(time)", "bucket(16, id)",
             "truncate(4, name)". A table that is there must be partitioned like this; without a call it may have any partitions.
             """
             import_pyiceberg("IcebergSink")
             for one in fields:
                 parsed(one)
-            return self._set(partitioning=fields)
+            return self._with(partitioning=fields)
 
-        def create_table_if_missing(
-            self, properties: Mapping[str, str] | None = None
-        ) -> IcebergSink.Builder:
+        def create_table_if_missing(self, properties: Mapping[str, str] | None = None) -> Self:
             """Make the table when the job is submitted, if there is none. `properties`: of the table, such as write.target-file-size-bytes."""
-            return self._set(creates=dict(properties or {}))
+            return self._with(creates=dict(properties or {}))
 
         def upsert(self) -> NoReturn:
             """Raise ConfigurationError: a table is only appended to."""
@@ -146,10 +140,6 @@ class IcebergSink(Sink):
             """Return the sink."""
             import_pyiceberg("IcebergSink")
             return IcebergSink(replace(self._settings, name=self._settings.name.configured))
-
-        def _set(self, **changes: Any) -> IcebergSink.Builder:
-            self._settings = replace(self._settings, **changes)
-            return self
 
     def validate(self) -> None:
         """Find or make the table, and hold it against the fields. Raises ConfigurationError."""

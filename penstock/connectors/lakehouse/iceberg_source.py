@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from penstock.connectors.api.base import (
     ReaderContext,
     RefusedForGood,
 )
+from penstock.connectors.api.builder import SettingsBuilder, checked_ms
 from penstock.connectors.lakehouse.iceberg_scan import (
     FileRows,
     IcebergSplit,
@@ -43,7 +44,6 @@ from penstock.connectors.lakehouse.iceberg_tables import (
 from penstock.connectors.lakehouse.schemas import row_type_of
 from penstock.connectors.lakehouse.table_source import TableEnumerator, TableSource
 from penstock.engine.model.errors import ConfigurationError, ExternalError
-from penstock.engine.model.time import millis_of
 from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to
 
 if TYPE_CHECKING:
@@ -107,74 +107,62 @@ class IcebergSource(TableSource[_Settings]):
         """Return a builder of a source that reads the table as it is, and then the rows of each snapshot that appends, without end."""
         return IcebergSource.Builder(_Settings(TableName(table), every_ms=_EVERY.to_millis()))
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds an IcebergSource; the setters return the builder."""
 
-        def __init__(self, settings: _Settings) -> None:
-            self._settings = settings
-
-        def with_catalog(
-            self, name: str, properties: Mapping[str, str] | None = None
-        ) -> IcebergSource.Builder:
+        def with_catalog(self, name: str, properties: Mapping[str, str] | None = None) -> Self:
             """Set the catalog; by default "default", as pyiceberg is configured on the driver. See IcebergSink."""
             table = self._settings.name.identifier
-            return self._set(name=TableName(table, name, dict(properties or {})))
+            return self._with(name=TableName(table, name, dict(properties or {})))
 
-        def with_columns(self, *columns: str) -> IcebergSource.Builder:
+        def with_columns(self, *columns: str) -> Self:
             """Set the columns to read, in this order; by default all."""
-            return self._set(columns=columns)
+            return self._with(columns=columns)
 
-        def with_filter(self, row_filter: Any) -> IcebergSource.Builder:
+        def with_filter(self, row_filter: Any) -> Self:
             """Set which rows to read: text such as "id > 5 and name = 'x'", or an expression of pyiceberg.
 
             Files whose partitions or bounds show that they have no such row are not read.
             """
-            return self._set(row_filter=row_filter)
+            return self._with(row_filter=row_filter)
 
-        def use_snapshot_id(self, snapshot_id: int) -> IcebergSource.Builder:
+        def use_snapshot_id(self, snapshot_id: int) -> Self:
             """Set the snapshot that a bounded source reads."""
-            return self._set(snapshot_id=snapshot_id)
+            return self._with(snapshot_id=snapshot_id)
 
-        def as_of_timestamp(self, timestamp_ms: int) -> IcebergSource.Builder:
+        def as_of_timestamp(self, timestamp_ms: int) -> Self:
             """Have a bounded source read the table as it was at a time, in epoch ms."""
-            return self._set(as_of_ms=timestamp_ms)
+            return self._with(as_of_ms=timestamp_ms)
 
-        def branch(self, branch: str) -> IcebergSource.Builder:
+        def branch(self, branch: str) -> Self:
             """Set the branch; main by default."""
-            return self._set(branch=branch)
+            return self._with(branch=branch)
 
-        def tag(self, tag: str) -> IcebergSource.Builder:
+        def tag(self, tag: str) -> Self:
             """Have a bounded source read the snapshot with this tag."""
-            return self._set(tag=tag)
+            return self._with(tag=tag)
 
-        def streaming_starting_strategy(
-            self, strategy: StreamingStartingStrategy
-        ) -> IcebergSource.Builder:
+        def streaming_starting_strategy(self, strategy: StreamingStartingStrategy) -> Self:
             """Set where a source that follows begins; TABLE_SCAN_THEN_INCREMENTAL by default."""
-            return self._set(strategy=strategy)
+            return self._with(strategy=strategy)
 
-        def start_snapshot_id(self, snapshot_id: int) -> IcebergSource.Builder:
+        def start_snapshot_id(self, snapshot_id: int) -> Self:
             """Begin with what this snapshot appended. Sets INCREMENTAL_FROM_SNAPSHOT_ID."""
             strategy = StreamingStartingStrategy.INCREMENTAL_FROM_SNAPSHOT_ID
-            return self._set(strategy=strategy, start_value=snapshot_id)
+            return self._with(strategy=strategy, start_value=snapshot_id)
 
-        def start_snapshot_timestamp(self, timestamp_ms: int) -> IcebergSource.Builder:
+        def start_snapshot_timestamp(self, timestamp_ms: int) -> Self:
             """Begin with the first snapshot at or behind this time, in epoch ms. Sets INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP."""
             strategy = StreamingStartingStrategy.INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP
-            return self._set(strategy=strategy, start_value=timestamp_ms)
+            return self._with(strategy=strategy, start_value=timestamp_ms)
 
-        def monitor_interval(self, interval: Duration) -> IcebergSource.Builder:
+        def monitor_interval(self, interval: Duration) -> Self:
             """Set how often a source that follows looks for new snapshots; 10 s by default."""
-            every_ms = millis_of(interval)
-            if every_ms < 1:
-                raise ConfigurationError(
-                    f"monitor_interval: expected 1 ms or more, got {every_ms} ms."
-                )
-            return self._set(every_ms=every_ms)
+            return self._with(every_ms=checked_ms("monitor_interval", interval))
 
-        def refuse_changes(self, *, refuses: bool = True) -> IcebergSource.Builder:
+        def refuse_changes(self, *, refuses: bool = True) -> Self:
             """End the job at snapshots that overwrite or delete rows. By default they are skipped and logged, as Flink skips them."""
-            return self._set(refuses_changes=refuses)
+            return self._with(refuses_changes=refuses)
 
         def build(self) -> IcebergSource:
             """Return the source. Raises ConfigurationError: there is no such table, snapshot or column."""
@@ -188,10 +176,6 @@ class IcebergSource(TableSource[_Settings]):
             columns = pa.schema([columns.field(name) for name in names])
             row_type = row_type_of(columns, "IcebergSource")
             return IcebergSource(settings, row_type, schema.model_dump_json())
-
-        def _set(self, **changes: Any) -> IcebergSource.Builder:
-            self._settings = replace(self._settings, **changes)
-            return self
 
     def create_enumerator(self, context: EnumeratorContext) -> _Enumerator:
         return _Enumerator(context, self._settings)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -298,18 +298,17 @@ class PulsarSink(StagingSink):
 class PulsarSinkBuilder(PulsarBuilder):
     """Builds a PulsarSink; service URL, topics and serializer are required."""
 
-    def __init__(self) -> None:
-        super().__init__(PulsarSinkSettings())
+    begin = PulsarSinkSettings
 
     def build(self) -> PulsarSink:
         """Return the sink. Raises ConfigurationError if something required is missing."""
         return PulsarSink(self._settings)
 
-    def set_producer_name(self, producer_name: str) -> PulsarSinkBuilder:
+    def set_producer_name(self, producer_name: str) -> Self:
         """Set the prefix of the producers' names."""
         return self.set_config(PRODUCER_NAME, producer_name)
 
-    def set_topics(self, topics: str | list[str]) -> PulsarSinkBuilder:
+    def set_topics(self, topics: str | list[str]) -> Self:
         """Set topics, with all their partitions, or single partitions (`topic-partition-0`)."""
         if self._settings.topics:
             raise ConfigurationError(
@@ -317,12 +316,12 @@ class PulsarSinkBuilder(PulsarBuilder):
             )
         return self._with(topics=checked_topics(topics))
 
-    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> PulsarSinkBuilder:
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
         """Set the guarantee; NONE (default) sends as AT_LEAST_ONCE does."""
         guarantee = checked_kind("set_delivery_guarantee", delivery_guarantee, DeliveryGuarantee)
         return self.set_config(GUARANTEE, guarantee)
 
-    def set_topic_routing_mode(self, topic_routing_mode: TopicRoutingMode) -> PulsarSinkBuilder:
+    def set_topic_routing_mode(self, topic_routing_mode: TopicRoutingMode) -> Self:
         """Set how partitions are chosen: ROUND_ROBIN by default.
 
         CUSTOM raises NotImplementedError.
@@ -336,7 +335,7 @@ class PulsarSinkBuilder(PulsarBuilder):
             )
         return self._with(mode=topic_routing_mode)
 
-    def set_topic_router(self, topic_router_class_name: str) -> PulsarSinkBuilder:
+    def set_topic_router(self, topic_router_class_name: str) -> Self:
         """Raise NotImplementedError: a router is a Java class."""
         raise NotImplementedError(
             "pyflink.datastream.connectors.pulsar.PulsarSinkBuilder.set_topic_router has no "
@@ -345,15 +344,13 @@ class PulsarSinkBuilder(PulsarBuilder):
             "its own topics."
         )
 
-    def set_serialization_schema(
-        self, serialization_schema: SerializationSchema
-    ) -> PulsarSinkBuilder:
+    def set_serialization_schema(self, serialization_schema: SerializationSchema) -> Self:
         """Set what serializes a message's payload."""
         return self._with_a(
             SerializationSchema, "set_serialization_schema", schema=serialization_schema
         )
 
-    def delay_sending_message(self, message_delayer: MessageDelayer) -> PulsarSinkBuilder:
+    def delay_sending_message(self, message_delayer: MessageDelayer) -> Self:
         """Set when messages are delivered."""
         return self._with_a(MessageDelayer, "delay_sending_message", delayer=message_delayer)
 

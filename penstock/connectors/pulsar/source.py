@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 
@@ -532,26 +532,25 @@ class PulsarSourceBuilder(PulsarBuilder, MessageSourceBuilder):
     Service URL, subscription name, topics and deserializer are required.
     """
 
-    def __init__(self) -> None:
-        super().__init__(PulsarSourceSettings())
+    begin = PulsarSourceSettings
 
     def build(self) -> PulsarSource:
         """Return the source. Raises ConfigurationError if something required is missing."""
         return PulsarSource(self._settings)
 
-    def set_subscription_name(self, subscription_name: str) -> PulsarSourceBuilder:
+    def set_subscription_name(self, subscription_name: str) -> Self:
         """Set the subscription for which messages are acknowledged.
 
         It is exclusive: each source that runs needs its own.
         """
         return self.set_config(SUBSCRIPTION, subscription_name)
 
-    def set_topics(self, topics: str | list[str]) -> PulsarSourceBuilder:
+    def set_topics(self, topics: str | list[str]) -> Self:
         """Set topics, with all their partitions, or single partitions (`topic-partition-0`)."""
         wanted = PulsarSubscription(topics=checked_topics(topics))
         return self._subscribe("set_topics", wanted, SETTERS)
 
-    def set_topic_pattern(self, topic_pattern: str) -> PulsarSourceBuilder:
+    def set_topic_pattern(self, topic_pattern: str) -> Self:
         """Read the topics whose whole name matches a regular expression.
 
         The form is `persistent://tenant/namespace/<regular expression>`: the namespace is taken
@@ -566,37 +565,35 @@ class PulsarSourceBuilder(PulsarBuilder, MessageSourceBuilder):
             )
         return self._subscribe("set_topic_pattern", wanted, SETTERS)
 
-    def set_consumer_name(self, consumer_name: str) -> PulsarSourceBuilder:
+    def set_consumer_name(self, consumer_name: str) -> Self:
         """Set the consumer's name, as the topic's statistics show it."""
         return self.set_config(CONSUMER_NAME, consumer_name)
 
-    def set_range_generator(self, range_generator: RangeGenerator) -> PulsarSourceBuilder:
+    def set_range_generator(self, range_generator: RangeGenerator) -> Self:
         """Set which keys are read; all by default."""
         return self._with_a(RangeGenerator, "set_range_generator", keys=range_generator)
 
-    def set_start_cursor(self, start_cursor: StartCursor) -> PulsarSourceBuilder:
+    def set_start_cursor(self, start_cursor: StartCursor) -> Self:
         """Set where reading starts."""
         return self._with_a(StartCursor, "set_start_cursor", start=start_cursor)
 
-    def set_unbounded_stop_cursor(self, stop_cursor: StopCursor) -> PulsarSourceBuilder:
+    def set_unbounded_stop_cursor(self, stop_cursor: StopCursor) -> Self:
         """Read each partition up to this cursor; the job does not end, as partitions may appear."""
         self._with_a(StopCursor, "set_unbounded_stop_cursor", stop=stop_cursor)
         return self._with(is_bounded=False)
 
-    def set_bounded_stop_cursor(self, stop_cursor: StopCursor) -> PulsarSourceBuilder:
+    def set_bounded_stop_cursor(self, stop_cursor: StopCursor) -> Self:
         """Read each partition up to this cursor, then end."""
         self._with_a(StopCursor, "set_bounded_stop_cursor", stop=stop_cursor)
         return self._with(is_bounded=True)
 
-    def set_deserialization_schema(
-        self, deserialization_schema: DeserializationSchema
-    ) -> PulsarSourceBuilder:
+    def set_deserialization_schema(self, deserialization_schema: DeserializationSchema) -> Self:
         """Set what deserializes a message's payload."""
         return self._with_a(
             DeserializationSchema, "set_deserialization_schema", schema=deserialization_schema
         )
 
-    def set_config_with_dict(self, config: dict[str, Any]) -> PulsarSourceBuilder:
+    def set_config_with_dict(self, config: dict[str, Any]) -> Self:
         """Set several options of the client or the source."""
         return self._set_all(config, "set_config_with_dict")
 
