@@ -25,6 +25,7 @@ from urllib.parse import SplitResult, urlsplit
 from penstock.common.typeinfo import RowTypeInfo
 from penstock.connectors.api.base import DeliveryGuarantee, Sink, SinkWriter, WriterContext
 from penstock.connectors.api.builder import SettingsBuilder
+from penstock.connectors.api.sending import RowsWriter, subtask_of
 from penstock.engine.model.errors import (
     ConfigurationError,
     ExternalError,
@@ -33,7 +34,6 @@ from penstock.engine.model.errors import (
 )
 from penstock.engine.model.row import Row
 from penstock.engine.model.setting_checks import check_whole
-from penstock.engine.runtime.elements import Batch, RowBatch
 from penstock.engine.runtime.sink import SendFigures
 
 # ---------------------------------------------------------------------- elasticsearch bulk
@@ -488,11 +488,14 @@ class Elasticsearch7SinkBuilder(ElasticsearchSinkBuilderBase):
     """Builds a sink for servers of version 7 and newer."""
 
 
-class _DocumentWriter:
+class _DocumentWriter(RowsWriter):
     """Writer of one subtask."""
 
+    sink_name = "ElasticsearchSink"
+
     def __init__(self, settings: _Settings, context: WriterContext) -> None:
-        where = f"ElasticsearchSink, subtask {context.subtask} of {context.parallelism}"
+        self.sent = SendFigures()
+        where = subtask_of(self.sink_name, context)
         self.client = BulkClient(settings.connection, settings.backoff, where)
         self._settings = settings
         self._where = where
@@ -503,14 +506,9 @@ class _DocumentWriter:
         is_bounded = settings.max_mb != UNSET
         self._max_bytes = settings.max_mb * BYTES_PER_MB if is_bounded else float("inf")
         self._sent_s = monotonic()
-        self.sent = SendFigures()
 
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self.write_converted(self.convert(batch), watermark_ms)
-
-    def convert(self, batch: Batch) -> list[Action]:
-        assert isinstance(batch, RowBatch), "an ElasticsearchSink accepts rows"
-        return list(map(self._action, batch.values))
+    def converted(self, values: Sequence[Any]) -> list[Action]:
+        return list(map(self._action, values))
 
     def write_converted(self, converted: list[Action], watermark_ms: int) -> None:
         settings = self._settings

@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.api.base import Sink, SinkWriter, WriterContext
 from penstock.connectors.api.builder import SettingsBuilder
+from penstock.connectors.api.sending import RowsWriter, subtask_of
 from penstock.connectors.sql.engine import look, make_engine, shown_url, transaction
 from penstock.connectors.sql.errors import REFUSED_BY_DRIVER, error_of, is_transient, may_pass, told
 from penstock.connectors.sql.jdbc_urls import alchemy_url
@@ -26,7 +27,6 @@ from penstock.connectors.sql.rows import first_refused
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.setting_checks import check_whole
 from penstock.engine.model.texts.bounded_text import bounded_repr
-from penstock.engine.runtime.elements import Batch, RowBatch
 
 __all__ = ["JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"]
 
@@ -160,22 +160,23 @@ class JdbcExecutionOptions:
             return options
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is executed, and where. `fields`: how many parameters the statement has."""
+
+    statement: str
+    fields: int
+    connection: JdbcConnectionOptions
+    execution: JdbcExecutionOptions
+
+
 class JdbcSink(Sink):
     """Writes rows to a database with an SQL statement. Make it with `JdbcSink.sink`."""
 
     is_converting = True
 
-    def __init__(
-        self,
-        statement: str,
-        fields: int,
-        connection: JdbcConnectionOptions,
-        execution: JdbcExecutionOptions,
-    ) -> None:
-        self._statement = statement
-        self._fields = fields
-        self._connection = connection
-        self._execution = execution
+    def __init__(self, plan: _Plan) -> None:
+        self._plan = plan
 
     @staticmethod
     def sink(
@@ -202,17 +203,11 @@ class JdbcSink(Sink):
                 f"{fields} fields: {sql!r}."
             )
         execution = jdbc_execution_options or JdbcExecutionOptions.defaults()
-        return JdbcSink(statement, fields, jdbc_connection_options, execution)
+        return JdbcSink(_Plan(statement, fields, jdbc_connection_options, execution))
 
     def validate(self) -> None:
         """Check that the driver reaches the database. Raises ConfigurationError if not."""
-        writer = _StatementWriter(
-            self._statement,
-            self._fields,
-            self._connection,
-            self._execution,
-            "JdbcSink on the driver",
-        )
+        writer = _StatementWriter(self._plan, "JdbcSink on the driver")
         try:
             writer.write_rows(())
         except ExternalError as error:
@@ -221,36 +216,24 @@ class JdbcSink(Sink):
             ) from error
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        where = f"JdbcSink, subtask {context.subtask} of {context.parallelism}"
-        return _StatementWriter(
-            self._statement, self._fields, self._connection, self._execution, where
-        )
+        return _StatementWriter(self._plan, subtask_of("JdbcSink", context))
 
 
-class _StatementWriter:
-    def __init__(
-        self,
-        statement: str,
-        fields: int,
-        connection: JdbcConnectionOptions,
-        execution: JdbcExecutionOptions,
-        where: str,
-    ) -> None:
-        self._statement = statement
-        self._names = [f"p{number}" for number in range(fields)]
-        self._options = execution
+class _StatementWriter(RowsWriter):
+    sink_name = "JdbcSink"
+
+    def __init__(self, plan: _Plan, where: str) -> None:
+        self._statement = plan.statement
+        self._names = [f"p{number}" for number in range(plan.fields)]
+        self._options = plan.execution
         self._where = where
-        self._timeout_s = connection.connection_check_timeout_s
-        self._engine = make_engine(url_of(connection, where), {}, where)
+        self._timeout_s = plan.connection.connection_check_timeout_s
+        self._engine = make_engine(url_of(plan.connection, where), {}, where)
         self._rows: list[dict[str, Any]] = []
         self._written_s = monotonic()
 
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self.write_converted(self.convert(batch), watermark_ms)
-
-    def convert(self, batch: Batch) -> list[dict[str, Any]]:
-        assert isinstance(batch, RowBatch), "a JdbcSink accepts rows"
-        return list(map(self._parameters, batch.values))
+    def converted(self, values: Sequence[Any]) -> list[dict[str, Any]]:
+        return list(map(self._parameters, values))
 
     def write_converted(self, converted: list[dict[str, Any]], watermark_ms: int) -> None:
         self._rows += converted

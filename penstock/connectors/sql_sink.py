@@ -14,7 +14,7 @@ statement.
 from __future__ import annotations
 
 import uuid
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 
 from penstock.connectors.api.base import Committer, DeliveryGuarantee, SinkWriter, WriterContext
 from penstock.connectors.api.builder import SettingsBuilder
-from penstock.connectors.api.sending import StagingSink
+from penstock.connectors.api.sending import RowsWriter, StagingSink, subtask_of
 from penstock.connectors.sql.errors import is_transient
 from penstock.connectors.sql.limits import checked_timeout
 from penstock.connectors.sql.pieces import Piece, dumps_piece
@@ -35,7 +35,6 @@ from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.row import RowKind
 from penstock.engine.model.time import Duration, millis_of
 from penstock.engine.model.types import RowTypeInfo
-from penstock.engine.runtime.elements import Batch, RowBatch
 
 ROWS_PER_PIECE: Final = 5000
 BYTES_IN_MEMORY: Final = 4 * 2**20
@@ -216,12 +215,14 @@ class SqlSink(StagingSink):
         return _SqlCommitter(self._settings)
 
 
-class _SqlWriter(ABC):
+class _SqlWriter(RowsWriter):
     """Makes rows from records, and passes them on in pieces."""
+
+    sink_name = "SqlSink"
 
     def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
         self._settings = settings
-        where = f"SqlSink, subtask {context.subtask} of {context.parallelism}"
+        where = subtask_of(self.sink_name, context)
         self._database = SqlDatabase(settings.target, where)
         self._columns = _columns(settings.target, context.input_type)
         self._make = changes_maker(self._columns)
@@ -229,12 +230,8 @@ class _SqlWriter(ABC):
         self._kinds: list[RowKind] = []
         """Of the rows, if there are key columns: without them all are INSERT."""
 
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self.write_converted(self.convert(batch), watermark_ms)
-
-    def convert(self, batch: Batch) -> Changes:
-        assert isinstance(batch, RowBatch), "an SqlSink accepts rows"
-        changes = self._make(batch.values)
+    def converted(self, values: Sequence[Any]) -> Changes:
+        changes = self._make(values)
         if not self._settings.target.key_columns:
             _refuse_changes(changes)
         return changes

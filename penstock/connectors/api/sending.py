@@ -66,9 +66,6 @@ class RowsWriter(ABC):
 
     sink_name: str = "sink"
 
-    def __init__(self) -> None:
-        self.sent = SendFigures()
-
     def write(self, batch: Batch, watermark_ms: int) -> None:
         self.write_converted(self.convert(batch), watermark_ms)
 
@@ -174,7 +171,7 @@ class PieceSink(StagingSink):
 
 class _OutletWriter(RowsWriter, Generic[One]):
     def __init__(self, outlet: Outlet[One], sink_name: str) -> None:
-        super().__init__()
+        self.sent = SendFigures()
         self.outlet = outlet
         self.sink_name = sink_name
 

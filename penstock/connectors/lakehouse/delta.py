@@ -23,9 +23,9 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from penstock.common.typeinfo import RowTypeInfo
-from penstock.connectors.api.base import Accepts, Batch, Committer, Sink, SinkWriter, WriterContext
+from penstock.connectors.api.base import Committer, SinkWriter, WriterContext
 from penstock.connectors.api.builder import SettingsBuilder
-from penstock.connectors.lakehouse.data_files import DataFileWriter, PartitionValues
+from penstock.connectors.lakehouse.data_files import PartitionValues
 from penstock.connectors.lakehouse.delta_tables import (
     cause_of,
     created,
@@ -33,7 +33,7 @@ from penstock.connectors.lakehouse.delta_tables import (
     opened,
     schema_of_table,
 )
-from penstock.connectors.lakehouse.schemas import misfit
+from penstock.connectors.lakehouse.tables import TableSink, TableWriter, at_submit
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.formats.column_files import schema_of
 from penstock.formats.file_access import Address, is_remote, open_files, shown
@@ -212,19 +212,15 @@ class _Settings:
     storage: dict[str, str] = field(default_factory=dict)
 
 
-class DeltaSink(Sink):
+class DeltaSink(TableSink):
     """Appends rows to a Delta table, exactly once with checkpoints. Not in PyFlink.
 
     Build it: `DeltaSink.for_row_data("/data/orders", row_type).with_partition_columns("day").build()`. The table is made when the
     job is submitted, if there is none.
     """
 
-    accepts = Accepts.ANY
-    is_converting = True
-    has_global_committer = True
-
-    def __init__(self, settings: _Settings) -> None:
-        self._settings = settings
+    name = "DeltaSink"
+    _settings: _Settings
 
     @staticmethod
     def for_row_data(table_path: str, row_type: RowTypeInfo | pa.Schema) -> DeltaSink.Builder:
@@ -277,12 +273,8 @@ class DeltaSink(Sink):
         """Make the table, or hold it against the fields. Raises ConfigurationError."""
         settings = self._settings
         import_deltalake("DeltaSink")
-        try:
-            table = created(
-                settings.path, settings.storage, settings.schema, list(settings.partition_by)
-            )
-        except ExternalError as error:
-            raise ConfigurationError(str(error)) from error
+        keys = list(settings.partition_by)
+        table = at_submit(lambda: created(settings.path, settings.storage, settings.schema, keys))
         there = list(table.metadata().partition_columns)
         if there != list(settings.partition_by):
             raise ConfigurationError(
@@ -290,21 +282,13 @@ class DeltaSink(Sink):
                 f"sink by {list(settings.partition_by)}. Write with_partition_columns("
                 f"{', '.join(map(repr, there))})."
             )
-        _check(settings.schema, schema_of_table(table), settings.path)
+        self._check_fits(settings.schema, schema_of_table(table), repr(shown(settings.path)))
 
-    def validate_input(self, input_type: Any) -> None:
-        """Raises ConfigurationError: the stream's type is no row, or does not fit the table."""
-        if input_type is None:
-            return
-        if not isinstance(input_type, RowTypeInfo):
-            raise ConfigurationError(
-                f"DeltaSink: expected rows with names, got records of the type {input_type}. Map "
-                "them to Row(...) with output_type=Types.ROW_NAMED([...], [...])."
-            )
+    def _check_input(self, stream: pa.Schema) -> None:
         settings = self._settings
         table = opened(settings.path, settings.storage)
         columns = settings.schema if table is None else schema_of_table(table)
-        _check(schema_of(input_type, "DeltaSink"), columns, settings.path)
+        self._check_fits(stream, columns, repr(shown(settings.path)))
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         return _DeltaWriter(self._settings, context)
@@ -318,16 +302,7 @@ class DeltaSink(Sink):
         return [(name, number, checkpoint_id, files) for name, number, _, files in committables]
 
 
-def _check(stream: pa.Schema, table: pa.Schema, path: str) -> None:
-    reason = misfit(stream, table)
-    if reason is not None:
-        raise ConfigurationError(
-            f"DeltaSink: rows do not fit the table {shown(path)!r}: {reason}. Change the field, or "
-            "the table (ALTER TABLE)."
-        )
-
-
-class _DeltaWriter:
+class _DeltaWriter(TableWriter):
     def __init__(self, settings: _Settings, context: WriterContext) -> None:
         table = opened(settings.path, settings.storage)
         if table is None:
@@ -337,29 +312,16 @@ class _DeltaWriter:
                 "the same on every machine."
             )
         files = DeltaFiles(settings.path, schema_of_table(table), settings.partition_by)
-        self._files = DataFileWriter(files, context, settings.row_type)
-        self.sent = self._files.sent
+        super().__init__(files, context, settings.row_type)
         self._name = f"penstock-{uuid.uuid4().hex}"
         self._number = 0
 
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self._files.write(self.convert(batch))
-
-    def convert(self, batch: Batch) -> pa.RecordBatch:
-        return self._files.as_table(batch)
-
-    def write_converted(self, converted: pa.RecordBatch, watermark_ms: int) -> None:
-        self._files.write(converted)
-
     def prepare_commit(self) -> Sequence[object]:
-        whole = self._files.take_whole()
-        if not whole:
-            return []
-        self._number += 1
-        return [(self._name, self._number, None, whole)]
-
-    def close(self) -> None:
-        self._files.close()
+        prepared = []
+        for whole in super().prepare_commit():
+            self._number += 1
+            prepared.append((self._name, self._number, None, whole))
+        return prepared
 
 
 class _DeltaCommitter(Committer):

@@ -36,8 +36,13 @@ from penstock.connectors.lakehouse.delta_tables import (
     schema_of_table,
 )
 from penstock.connectors.lakehouse.schemas import row_type_of
-from penstock.connectors.lakehouse.table_source import TableEnumerator, TableSource
-from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.connectors.lakehouse.tables import (
+    TableEnumerator,
+    TableSource,
+    at_submit,
+    check_columns,
+)
+from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to
 from penstock.formats.file_access import Address, arrow_input, is_remote, open_input, shown
 from penstock.formats.file_listing import local_path
@@ -195,11 +200,7 @@ def _type_of_rows(settings: _Settings) -> TypeInformation:
     table = _table(settings)
     check_readable(table, settings.path)
     schema = schema_of_table(table)
-    if unknown := [one for one in settings.columns if one not in schema.names]:
-        raise ConfigurationError(
-            f"with_columns: the table {shown(settings.path)!r} has no column {unknown[0]!r}. "
-            f"It has {schema.names}."
-        )
+    check_columns(settings.columns, schema.names, repr(shown(settings.path)))
     names = settings.columns or schema.names
     return row_type_of(pa.schema([schema.field(name) for name in names]), "DeltaSource")
 
@@ -207,10 +208,7 @@ def _type_of_rows(settings: _Settings) -> TypeInformation:
 def _table(settings: _Settings) -> Any:
     """Raises ConfigurationError."""
     import_deltalake("DeltaSource")
-    try:
-        found = opened(settings.path, settings.storage, version=settings.version)
-    except ExternalError as error:
-        raise ConfigurationError(str(error)) from error
+    found = at_submit(lambda: opened(settings.path, settings.storage, version=settings.version))
     if found is None:
         raise ConfigurationError(
             f"DeltaSource: there is no Delta table at {shown(settings.path)!r}. Check the path."
@@ -221,44 +219,22 @@ def _table(settings: _Settings) -> Any:
 class _Enumerator(TableEnumerator[_Settings]):
     """Hands out the files of a snapshot, and of each version after it."""
 
-    def __init__(self, context: EnumeratorContext, settings: _Settings) -> None:
-        super().__init__(context, settings)
-        self._version = -1
-        self._is_restored = False
+    format_name = "delta"
 
-    def restore(self, state: Any) -> None:
-        """Go on with the splits that were not handed out, and behind the version of the checkpoint."""
-        self._version = state["version"]
-        self._is_restored = True
-        self.add(state["splits"])
-
-    def snapshot_state(self) -> Any:
-        return {"splits": super().snapshot_state(), "version": self._version}
-
-    def start(self) -> None:
+    def begin(self) -> tuple[int, list[DeltaSplit]]:
         settings = self._settings
-        if not self._is_restored and settings.starting is not None:
-            self._version = settings.starting - 1
-        elif not self._is_restored:
-            table = _table(settings)
-            check_readable(table, settings.path)
-            self._version = table.version()
-            self.add(_snapshot(table))
-        if settings.every_ms is not None:
-            self._context.call_periodically(settings.every_ms, self._follow)
+        if settings.starting is not None:
+            return settings.starting - 1, []
+        table = _table(settings)
+        check_readable(table, settings.path)
+        return table.version(), _snapshot(table)
 
-    def _follow(self) -> None:
-        try:
-            table = opened(self._settings.path, self._settings.storage)
-        except ExternalError as error:
-            _LOG.warning("enumerator=delta discovery=FAILED cause=%s", error)
-            return
-        if table is None:
-            _LOG.warning("enumerator=delta discovery=FAILED cause=the table is gone")
-            return
-        for version in range(self._version + 1, table.version() + 1):
-            self.add(self._added(version))
-            self._version = version
+    def opened(self) -> Any:
+        return opened(self._settings.path, self._settings.storage)
+
+    def later(self, table: Any) -> Iterator[tuple[int, list[DeltaSplit]]]:
+        for version in range(self._place + 1, table.version() + 1):
+            yield version, self._added(version)
 
     def _added(self, version: int) -> list[DeltaSplit]:
         """The files with new rows of a version. Raises RefusedForGood: it takes rows back, or the log has it no more."""

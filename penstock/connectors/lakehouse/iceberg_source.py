@@ -42,7 +42,12 @@ from penstock.connectors.lakehouse.iceberg_tables import (
     opened,
 )
 from penstock.connectors.lakehouse.schemas import row_type_of
-from penstock.connectors.lakehouse.table_source import TableEnumerator, TableSource
+from penstock.connectors.lakehouse.tables import (
+    TableEnumerator,
+    TableSource,
+    at_submit,
+    check_columns,
+)
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to
 
@@ -219,10 +224,7 @@ def _check(settings: _Settings) -> None:
 
 def _table(settings: _Settings) -> Table:
     """Raises ConfigurationError."""
-    try:
-        found = opened(settings.name)
-    except ExternalError as error:
-        raise ConfigurationError(str(error)) from error
+    found = at_submit(lambda: opened(settings.name))
     if found is None:
         raise ConfigurationError(
             f"IcebergSource: there is no table {settings.name}. Check its name and the catalog."
@@ -243,10 +245,7 @@ def _projection(table: Table, settings: _Settings) -> Schema:
     )
     scan = table.scan(snapshot_id=snapshot_id if is_former else None)
     names = [one.name for one in scan.projection().fields]
-    if unknown := [one for one in settings.columns if one not in names]:
-        raise ConfigurationError(
-            f"with_columns: the table {settings.name} has no column {unknown[0]!r}. It has {names}."
-        )
+    check_columns(settings.columns, names, settings.name)
     try:
         visitors.bind(table.schema(), settings.filter, case_sensitive=True)
     except Exception as error:  # Its parser has errors of its own.
@@ -284,49 +283,25 @@ def _snapshot_of(table: Table, settings: _Settings) -> int | None:
 class _Enumerator(TableEnumerator[_Settings]):
     """Hands out the files of a snapshot, and of each append behind it."""
 
-    def __init__(self, context: EnumeratorContext, settings: _Settings) -> None:
-        super().__init__(context, settings)
-        self._last: int | None = None
-        self._is_restored = False
+    format_name = "iceberg"
 
-    def restore(self, state: Any) -> None:
-        """Go on with the splits that were not handed out, and behind the snapshot of the checkpoint."""
-        self._last = state["last"]
-        self._is_restored = True
-        self.add(state["splits"])
-
-    def snapshot_state(self) -> Any:
-        return {"splits": super().snapshot_state(), "last": self._last}
-
-    def start(self) -> None:
+    def begin(self) -> tuple[int | None, list[IcebergSplit]]:
         settings = self._settings
-        if not self._is_restored:
-            table = _table(settings)
-            if settings.strategy is _ALL:
-                self._last = _snapshot_of(table, settings)
-                if self._last is not None:
-                    files = snapshot_files(table, self._last, settings.filter, settings.name)
-                    self.add(files)
-            else:
-                value = settings.start_value
-                self._last = start_of(table, settings.ref, settings.strategy, value)
-        if settings.every_ms is not None:
-            self._context.call_periodically(settings.every_ms, self._follow)
+        table = _table(settings)
+        if settings.strategy is not _ALL:
+            return start_of(table, settings.ref, settings.strategy, settings.start_value), []
+        last = _snapshot_of(table, settings)
+        if last is None:
+            return None, []
+        return last, snapshot_files(table, last, settings.filter, settings.name)
 
-    def _follow(self) -> None:
+    def opened(self) -> Table | None:
+        return opened(self._settings.name)
+
+    def later(self, table: Table) -> Iterator[tuple[int, list[IcebergSplit]]]:
         settings = self._settings
-        try:
-            table = opened(settings.name)
-            if table is None:
-                _LOG.warning("enumerator=iceberg discovery=FAILED cause=the table is gone")
-                return
-            for snapshot in newer_than(table, settings.ref, self._last, settings.name):
-                self.add(self._added(table, snapshot))
-                self._last = snapshot.snapshot_id
-        except RefusedForGood:
-            raise
-        except ExternalError as error:
-            _LOG.warning("enumerator=iceberg discovery=FAILED cause=%s", error)
+        for snapshot in newer_than(table, settings.ref, self._place, settings.name):
+            yield snapshot.snapshot_id, self._added(table, snapshot)
 
     def _added(self, table: Table, snapshot: Any) -> list[IcebergSplit]:
         """The files with new rows of a snapshot. Raises RefusedForGood: it takes rows back, and that is refused."""

@@ -31,6 +31,7 @@ from penstock.engine.hosting.os.deadline import HELP
 from penstock.engine.hosting.os.interrupts import uninterruptible_condition
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 from penstock.engine.runtime.interruption import uninterruptible
+from penstock.engine.runtime.sink import SendFigures
 
 _NAME: Final = "MqttSink"
 _MOST_UNCONFIRMED: Final = 10_000
@@ -119,7 +120,7 @@ class MqttWriter(RowsWriter):
     sink_name = _NAME
 
     def __init__(self, settings: _Settings, where: str) -> None:
-        super().__init__()
+        self.sent = SendFigures()
         self._settings = settings
         self._broker = settings.broker
         self._where = where

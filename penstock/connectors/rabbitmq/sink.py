@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from penstock.common.serialization import SerializationSchema
 from penstock.connectors.api.base import Accepts, Sink, SinkWriter, WriterContext
-from penstock.connectors.api.sending import bodies_of
+from penstock.connectors.api.sending import RowsWriter, bodies_of, subtask_of
 from penstock.connectors.rabbitmq.channel_thread import ChannelThread
 from penstock.connectors.rabbitmq.checks import (
     checked_config,
@@ -41,7 +41,6 @@ from penstock.connectors.rabbitmq.publishing import (
     checked_name,
 )
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.runtime.elements import Batch, RowBatch
 from penstock.engine.runtime.sink import SendFigures
 
 # ---------------------------------------------------------------------- messages
@@ -308,9 +307,6 @@ class RMQSink(Sink):
 
     accepts = Accepts.ROWS
     is_converting = True
-    # Of sinks that an earlier release has pickled.
-    _options: RMQSinkPublishOptions | None = None
-    _listener: ReturnListener | None = None
 
     def __init__(
         self,
@@ -352,7 +348,7 @@ class RMQSink(Sink):
         check_login(self._config, where, look)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        where = f"RMQSink, subtask {context.subtask} of {context.parallelism}"
+        where = subtask_of("RMQSink", context)
         publisher = MessagePublisher(
             PikaClient.of(self._config, where), self._config, self._queue, where, self._listener
         )
@@ -361,20 +357,18 @@ class RMQSink(Sink):
         return _MessageWriter(publisher, maker)
 
 
-class _MessageWriter:
+class _MessageWriter(RowsWriter):
     """Writer of one subtask."""
 
+    sink_name = "RMQSink"
+
     def __init__(self, publisher: MessagePublisher, maker: MessageMaker) -> None:
+        self.sent = SendFigures()
         self._publisher = publisher
         self._maker = maker
-        self.sent = SendFigures()
 
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self.write_converted(self.convert(batch), watermark_ms)
-
-    def convert(self, batch: Batch) -> list[Message]:
-        assert isinstance(batch, RowBatch), "an RMQSink accepts rows"
-        return self._maker.messages(batch.values)
+    def converted(self, values: Sequence[Any]) -> list[Message]:
+        return self._maker.messages(values)
 
     def write_converted(self, converted: list[Message], watermark_ms: int) -> None:
         self._publisher.send(converted)

@@ -477,6 +477,7 @@ class RMQSource(Source):
     messages are acknowledged as they are sent, so a failure loses those under way.
     """
 
+    boundedness = Boundedness.CONTINUOUS_UNBOUNDED
     default_parallelism = 1
 
     def __init__(
@@ -505,10 +506,6 @@ class RMQSource(Source):
             use_correlation_id,
             checked_schema("RMQSource", deserialization_schema, DeserializationSchema),
         )
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.CONTINUOUS_UNBOUNDED
 
     @property
     def produced_type(self) -> TypeInformation:
