@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,7 +34,6 @@ from penstock.connectors.sql.checks import field_kind
 from penstock.connectors.sql.engine import import_sqlalchemy, make_engine, shown_url
 from penstock.connectors.sql.errors import error_of, told
 from penstock.connectors.sql.limits import QUERY_TIMEOUT_S, answered, checked_timeout, each_answered
-from penstock.connectors.sql.queries import without_end
 from penstock.connectors.sql.zones import instants_of
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.engine.model.row import make_row
@@ -42,6 +42,34 @@ from penstock.engine.runtime.elements import Batch, RowBatch
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+
+# ---------------------------------------------------------------------- queries
+# Queries of users, made fit to stand in a FROM clause. Does not parse SQL: it only tells texts
+# and comments from the rest.
+
+
+_PARTS: Final = re.compile(
+    r"""(?P<kept>'(?:[^']|'')*'|"[^"]*"|`[^`]*`|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)"""
+    r"""|(?P<passed>--[^\n]*|/\*.*?\*/|\s+)|(?P<end>;)|.""",
+    re.DOTALL,
+)
+
+
+def without_end(query: str) -> str:
+    """The query without semicolons that only comments and blanks follow."""
+    ends: list[int] = []
+    for part in _PARTS.finditer(query):
+        if part["end"]:
+            ends.append(part.start())
+        elif not part["passed"]:
+            ends = []
+    for end in reversed(ends):
+        query = query[:end] + query[end + 1 :]
+    return query
+
+
+# ---------------------------------------------------------------------- sql source
+
 
 FETCH_ROWS: Final = 1000
 SPLITS: Final = 16

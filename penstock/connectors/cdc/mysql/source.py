@@ -14,11 +14,11 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from penstock.common.extras import extra
 from penstock.connectors.api.base import Batch, RefusedForGood
-from penstock.connectors.cdc.database import ChangeStream, ReaderSide
+from penstock.connectors.cdc.database import Begin, ChangeStream, DriverSide, ReaderSide
 from penstock.connectors.cdc.mysql.catalog import (
     binlog_end,
     check_readable,
@@ -38,13 +38,79 @@ from penstock.connectors.cdc.mysql.connection import (
     failure,
     quoted,
 )
-from penstock.connectors.cdc.mysql.driver import BinlogPosition, MySqlDriverSide, file_number
 from penstock.connectors.cdc.options import CdcBuilder
 from penstock.connectors.cdc.records import NOTHING, Change, RecordMaker
 from penstock.connectors.cdc.source import CdcSource, Reflected
 from penstock.connectors.cdc.splits import SnapshotSplit, StreamSplit, TableId
 from penstock.connectors.cdc.tables import TableShape
 from penstock.engine.model.errors import ExternalError
+
+# ---------------------------------------------------------------------- driver
+# The driver's side of a MySQL source: it says where the binlog ends now, and cuts ranges.
+
+
+class BinlogPosition(NamedTuple):
+    """`position`: in the file, behind the last transaction that was read to its end.
+
+    `event`: the end of the last event of the next transaction that was read; 0: none.
+    """
+
+    file: str
+    position: int
+    event: int = 0
+
+
+def file_number(file: str) -> int:
+    """The number at the end of a binlog's name, which grows."""
+    return int(file.rpartition(".")[2])
+
+
+class MySqlDriverSide(DriverSide):
+    """Says where the binlog ends now, and cuts ranges."""
+
+    _settings: MySqlSettings
+
+    def begin(self) -> Begin:
+        startup = self._settings.startup
+        if startup.mode == "specific-offset":
+            return Begin(BinlogPosition(startup.file, startup.position), has_snapshot=False)
+        with errors(self._settings, self._where, "telling where its binlog is"):
+            connection = self._connected()
+            if startup.mode == "never":
+                first = ask(connection, "SHOW BINARY LOGS")[0][0]
+                return Begin(BinlogPosition(str(first), 4), has_snapshot=False)
+            position = BinlogPosition(*binlog_end(connection))
+        return Begin(position, has_snapshot=startup.mode == "initial")
+
+    def next_bound(self, table: TableId, low: Any, rows: int) -> Any:
+        shape = self._shapes[table]
+        column = shape.columns[shape.key[0]]
+        if column.kind not in WHOLE:
+            return None  # read as one range, in an order that does not depend on collations
+        name, place = quoted(column.name), quoted(*table)
+        behind = "" if low is None else f"WHERE {name} > {int(low)}"
+        # ruff: ignore[hardcoded-sql-expression] - names are quoted, the others are numbers
+        query = f"SELECT {name} FROM {place} {behind} ORDER BY {name} LIMIT 1 OFFSET {int(rows)}"
+        with errors(self._settings, self._where, f"cutting {table} into ranges"):
+            found = ask(self._connected(), query)
+        return None if not found else int(found[0][0])
+
+    def close(self) -> None:
+        connection, self._open = self._open, None
+        if connection is not None and connection.open:
+            connection.close()
+
+    def _connected(self) -> Any:
+        """A server closes connections that idle, and a job may take long to ask for its next range."""
+        if self._open is not None:
+            try:
+                self._open.ping(reconnect=False)
+            except Exception:  # whatever it is, a new connection tells it
+                self._open = None
+        if self._open is None:
+            self._open = connect(self._settings, self._where)
+        return self._open
+
 
 # ---------------------------------------------------------------------- binlog
 # The stream of changes of a MySQL source: the binlog from a position, as a replica gets it, by
