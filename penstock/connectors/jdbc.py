@@ -20,9 +20,16 @@ from penstock.connectors.api.base import Sink, SinkWriter, WriterContext
 from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.api.sending import RowsWriter, subtask_of
 from penstock.connectors.sql.engine import look, make_engine, shown_url, transaction
-from penstock.connectors.sql.errors import REFUSED_BY_DRIVER, error_of, is_transient, may_pass, told
+from penstock.connectors.sql.errors import (
+    REFUSED_BY_DRIVER,
+    TIMEOUT_S,
+    answered,
+    error_of,
+    is_transient,
+    may_pass,
+    told,
+)
 from penstock.connectors.sql.jdbc_urls import alchemy_url
-from penstock.connectors.sql.limits import TIMEOUT_S, answered
 from penstock.connectors.sql.rows import first_refused
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.setting_checks import check_whole

@@ -20,9 +20,8 @@ from typing import Any, Final, Literal, Protocol, Self, TypeAlias
 from penstock.common.time import Duration
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.api.builder import SettingsBuilder
-from penstock.connectors.sql.errors import is_transient
+from penstock.connectors.sql.errors import checked_timeout, is_transient
 from penstock.connectors.sql.jdbc_urls import alchemy_url
-from penstock.connectors.sql.limits import checked_timeout
 from penstock.connectors.sql.lookup_tables import LookupTable, LookupTarget
 from penstock.datastream.functions import AsyncFunction
 from penstock.engine.hosting.os.worker_thread import WorkerThreads

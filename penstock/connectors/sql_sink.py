@@ -24,8 +24,7 @@ from typing import Any, Final, Self
 from penstock.connectors.api.base import Committer, DeliveryGuarantee, SinkWriter, WriterContext
 from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.api.sending import RowsWriter, StagingSink, subtask_of
-from penstock.connectors.sql.errors import is_transient
-from penstock.connectors.sql.limits import checked_timeout
+from penstock.connectors.sql.errors import checked_timeout, is_transient
 from penstock.connectors.sql.pieces import Piece, dumps_piece
 from penstock.connectors.sql.staged import Origin
 from penstock.connectors.sql.tables import SqlDatabase, Target, Transaction, unique_with_time

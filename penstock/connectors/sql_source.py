@@ -32,8 +32,14 @@ from penstock.connectors.api.base import (
 from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.sql.checks import field_kind
 from penstock.connectors.sql.engine import import_sqlalchemy, make_engine, shown_url
-from penstock.connectors.sql.errors import error_of, told
-from penstock.connectors.sql.limits import QUERY_TIMEOUT_S, answered, checked_timeout, each_answered
+from penstock.connectors.sql.errors import (
+    QUERY_TIMEOUT_S,
+    answered,
+    checked_timeout,
+    each_answered,
+    error_of,
+    told,
+)
 from penstock.connectors.sql.zones import instants_of
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.engine.model.row import make_row

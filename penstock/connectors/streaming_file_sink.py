@@ -14,10 +14,9 @@ from typing import Self
 from penstock.common.serialization import BulkWriterFactory, Encoder
 from penstock.connectors.api.base import SinkWriter, WriterContext
 from penstock.connectors.files.hidden_parts import LocalParts
-from penstock.connectors.files.parts import PartStore
+from penstock.connectors.files.parts import IN_PROGRESS, PartStore
 from penstock.connectors.files.settings import OutputFileConfig, RollingPolicy, _SinkSettings
 from penstock.connectors.files.sink import FileSink
-from penstock.connectors.files.sink_names import IN_PROGRESS
 from penstock.connectors.files.writer import FileWriter
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.texts.redaction import without_credentials

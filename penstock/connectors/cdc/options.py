@@ -19,7 +19,7 @@ from penstock.connectors.cdc.records import (
     JsonDebeziumDeserializationSchema,
 )
 from penstock.connectors.cdc.splits import TableId
-from penstock.connectors.sql.limits import QUERY_TIMEOUT_S, checked_timeout
+from penstock.connectors.sql.errors import QUERY_TIMEOUT_S, checked_timeout
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.time import Duration
 

@@ -13,11 +13,16 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Final
 
-from penstock.connectors.api.base import Fetched, ReaderContext, SplitBatch
-from penstock.connectors.api.committing_reader import CommittingReader, CommittingSplitReader
+from penstock.connectors.api.base import (
+    CommittingReader,
+    CommittingSplitReader,
+    Fetched,
+    ReaderContext,
+    SplitBatch,
+)
 from penstock.connectors.api.messaging.properties import flag_of, int_of
 from penstock.connectors.api.messaging.records import NO_RECORDS
-from penstock.connectors.api.messaging.topics import UnknownTopic
+from penstock.connectors.api.messaging.source import UnknownTopic
 from penstock.connectors.kafka.client import (
     API_TIMEOUT_DEFAULT_MS,
     TopicIds,
@@ -25,6 +30,7 @@ from penstock.connectors.kafka.client import (
     kafka_errors,
     make_consumer,
 )
+from penstock.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
 from penstock.connectors.kafka.properties import (
     API_TIMEOUT_MS,
     CLIENT_ID_PREFIX,
@@ -33,7 +39,6 @@ from penstock.connectors.kafka.properties import (
 )
 from penstock.connectors.kafka.records import KafkaSchema, batch_of
 from penstock.connectors.kafka.refusals import refusal_of
-from penstock.connectors.kafka.splits import KafkaSplit, KafkaTopicPartition
 from penstock.engine.hosting.os.deadline import HELP
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 from penstock.engine.model.metrics import Groups, Measured, MetricType

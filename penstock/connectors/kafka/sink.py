@@ -22,8 +22,13 @@ from penstock.connectors.api.base import (
 )
 from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.api.messaging.properties import checked_property, int_of
-from penstock.connectors.api.messaging.staging import ProducedRecords, StagedRecords, checked_sizes
-from penstock.connectors.api.messaging.writers import DirectMessageWriter, StagingMessageWriter
+from penstock.connectors.api.messaging.staging import (
+    DirectMessageWriter,
+    ProducedRecords,
+    StagedRecords,
+    StagingMessageWriter,
+    checked_sizes,
+)
 from penstock.connectors.api.sending import StagingSink
 from penstock.connectors.kafka.client import make_client
 from penstock.connectors.kafka.login import check_login

@@ -30,10 +30,11 @@ from penstock.connectors.kafka.login import addresses, tls_context, told_by_hand
 from penstock.connectors.kafka.properties import (
     API_TIMEOUT_MS,
     BOOTSTRAP_SERVERS,
+    MECHANISM,
+    PROTOCOL,
     client_properties,
     shared_properties,
 )
-from penstock.connectors.kafka.security import MECHANISM, PROTOCOL
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 # ---------------------------------------------------------------------- sasl

@@ -35,12 +35,12 @@ from penstock.connectors.lakehouse.delta_tables import (
     opened,
     schema_of_table,
 )
-from penstock.connectors.lakehouse.schemas import row_type_of
 from penstock.connectors.lakehouse.tables import (
     TableEnumerator,
     TableSource,
     at_submit,
     check_columns,
+    row_type_of,
 )
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to

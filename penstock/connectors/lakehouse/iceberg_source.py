@@ -41,12 +41,12 @@ from penstock.connectors.lakehouse.iceberg_tables import (
     import_pyiceberg,
     opened,
 )
-from penstock.connectors.lakehouse.schemas import row_type_of
 from penstock.connectors.lakehouse.tables import (
     TableEnumerator,
     TableSource,
     at_submit,
     check_columns,
+    row_type_of,
 )
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to

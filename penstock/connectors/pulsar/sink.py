@@ -28,14 +28,15 @@ from penstock.connectors.api.base import (
 )
 from penstock.connectors.api.builder import checked_kind, checked_topics
 from penstock.connectors.api.messaging.properties import flag_of, int_of
+from penstock.connectors.api.messaging.source import topics_of_settings
 from penstock.connectors.api.messaging.staging import (
+    DirectMessageWriter,
     ProducedRecords,
     StagedRecords,
     StagingCommitter,
+    StagingMessageWriter,
     unpack,
 )
-from penstock.connectors.api.messaging.topics import topics_of_settings
-from penstock.connectors.api.messaging.writers import DirectMessageWriter, StagingMessageWriter
 from penstock.connectors.api.sending import StagingSink, bodies_of
 from penstock.connectors.pulsar.authentication import parameters_of
 from penstock.connectors.pulsar.builders import PulsarBuilder

@@ -17,20 +17,29 @@ from typing import Any, Final, Protocol, Self
 import numpy as np
 
 from penstock.common.serialization import DeserializationSchema
-from penstock.connectors.api.base import Fetched, ReaderContext, SourceReader, SplitBatch
+from penstock.connectors.api.base import (
+    CommittingReader,
+    CommittingSplitReader,
+    Fetched,
+    ReaderContext,
+    SourceReader,
+    SplitBatch,
+)
 from penstock.connectors.api.builder import (
     MessageSourceBuilder,
     checked_topic_pattern,
     checked_topics,
 )
-from penstock.connectors.api.committing_reader import CommittingReader, CommittingSplitReader
-from penstock.connectors.api.messaging.enumerator import PartitionEnumerator, ReadingPlan
 from penstock.connectors.api.messaging.properties import flag_of, int_of
 from penstock.connectors.api.messaging.records import NO_RECORDS, stamps_of
 from penstock.connectors.api.messaging.records import batch_of as batch_of_values
-from penstock.connectors.api.messaging.source import MessageSource
-from penstock.connectors.api.messaging.splits import owner_of
-from penstock.connectors.api.messaging.topics import partitions_seen
+from penstock.connectors.api.messaging.source import (
+    MessageSource,
+    PartitionEnumerator,
+    ReadingPlan,
+    owner_of,
+    partitions_seen,
+)
 from penstock.connectors.pulsar.authentication import parameters_of
 from penstock.connectors.pulsar.builders import PulsarBuilder
 from penstock.connectors.pulsar.client import (

@@ -16,13 +16,6 @@ from penstock.common.serialization import SerializationSchema
 from penstock.connectors.api.base import Accepts, Sink, SinkWriter, WriterContext
 from penstock.connectors.api.sending import RowsWriter, bodies_of, subtask_of
 from penstock.connectors.rabbitmq.channel_thread import ChannelThread
-from penstock.connectors.rabbitmq.checks import (
-    checked_config,
-    checked_listener,
-    checked_options,
-    checked_queue,
-    checked_schema,
-)
 from penstock.connectors.rabbitmq.client import (
     ACCESS_REFUSED,
     PRECONDITION_FAILED,
@@ -38,7 +31,12 @@ from penstock.connectors.rabbitmq.publishing import (
     ReturnListener,
     RMQMessageProperties,
     RMQSinkPublishOptions,
+    checked_config,
+    checked_listener,
     checked_name,
+    checked_options,
+    checked_queue,
+    checked_schema,
 )
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.runtime.sink import SendFigures

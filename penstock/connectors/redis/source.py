@@ -18,8 +18,8 @@ import numpy as np
 from penstock.common.extras import extra
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.connectors.api.assigned_splits import AssignedSplits
 from penstock.connectors.api.base import (
+    AssignedSplits,
     Boundedness,
     EnumeratorContext,
     Fetched,

@@ -29,8 +29,14 @@ from penstock.connectors.sql.engine import (
     shown_url,
     transaction,
 )
-from penstock.connectors.sql.errors import REFUSED_BY_DRIVER, error_of, may_pass, told
-from penstock.connectors.sql.limits import TIMEOUT_S, answered
+from penstock.connectors.sql.errors import (
+    REFUSED_BY_DRIVER,
+    TIMEOUT_S,
+    answered,
+    error_of,
+    may_pass,
+    told,
+)
 from penstock.connectors.sql.pieces import Piece, loads_piece
 from penstock.connectors.sql.rows import NamedPiece, RowWriter, refused_row
 from penstock.connectors.sql.staged import (

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias
 
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.connectors.api.base import RefusedForGood
-from penstock.connectors.cdc.changes import RowReader
 from penstock.connectors.cdc.mysql.charsets import members_of
+from penstock.connectors.cdc.records import RowReader
 from penstock.connectors.cdc.splits import Key
 from penstock.connectors.cdc.tables import Column, TableShape
 

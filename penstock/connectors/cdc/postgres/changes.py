@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.connectors.api.base import RefusedForGood
-from penstock.connectors.cdc.changes import SeenChanges
 from penstock.connectors.cdc.options import ChangelogMode
 from penstock.connectors.cdc.postgres.columns import ValueReader
 from penstock.connectors.cdc.postgres.pgoutput import (
@@ -21,7 +20,7 @@ from penstock.connectors.cdc.postgres.pgoutput import (
     Update,
 )
 from penstock.connectors.cdc.postgres.snapshot import key_of
-from penstock.connectors.cdc.records import Change
+from penstock.connectors.cdc.records import Change, SeenChanges
 from penstock.connectors.cdc.splits import TableId
 from penstock.connectors.cdc.tables import TableShape
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from penstock.common.typeinfo import TypeInformation, Types
-from penstock.connectors.cdc.changes import RowReader
+from penstock.connectors.cdc.records import RowReader
 from penstock.connectors.cdc.tables import TableShape
 
 Reader: TypeAlias = Callable[[str], Any]

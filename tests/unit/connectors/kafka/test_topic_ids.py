@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors.api.messaging.topics import UnknownTopic
+from penstock.connectors.api.messaging.source import UnknownTopic
 from penstock.connectors.kafka import KafkaOffsetsInitializer, KafkaSource, reader
+from penstock.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
 from penstock.connectors.kafka.reader import TopicWatch
-from penstock.connectors.kafka.splits import KafkaSplit, KafkaTopicPartition
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 from tests.tools.brokers.kafka_topics import produce, source_builder
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext
