@@ -104,9 +104,7 @@ class _GeneratedSource(Source):
 
     @property
     def boundedness(self) -> Boundedness:
-        if self._count is None:
-            return Boundedness.CONTINUOUS_UNBOUNDED
-        return Boundedness.BOUNDED
+        return Boundedness.of(is_bounded=self._count is not None)
 
     @property
     def produced_type(self) -> TypeInformation | None:

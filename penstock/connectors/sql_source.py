@@ -31,7 +31,7 @@ from penstock.connectors.api.base import (
 )
 from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.sql.checks import field_kind
-from penstock.connectors.sql.engine import import_sqlalchemy, make_engine, shown_url
+from penstock.connectors.sql.engine import import_sqlalchemy, make_engine, reflected, shown_url
 from penstock.connectors.sql.errors import (
     QUERY_TIMEOUT_S,
     answered,
@@ -333,10 +333,7 @@ class _Reading:
             inner = sql.text(f"{query}\n")  # it may end in a comment
             return inner.columns().subquery("penstock_query")
         if self._table is None:  # Its types are those that values come in.
-            metadata = sql.MetaData()
-            self._table = sql.Table(
-                settings.table, metadata, schema=settings.schema, autoload_with=self._engine
-            )
+            self._table = reflected(self._engine, settings.table, settings.schema)
         return self._table
 
     def _column(self, name: str) -> Any:

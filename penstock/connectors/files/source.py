@@ -73,9 +73,7 @@ class FileSource(Source):
 
     @property
     def boundedness(self) -> Boundedness:
-        if self._settings.interval_ms is None:
-            return Boundedness.BOUNDED
-        return Boundedness.CONTINUOUS_UNBOUNDED
+        return Boundedness.of(is_bounded=self._settings.interval_ms is None)
 
     @property
     def produced_type(self) -> TypeInformation | None:

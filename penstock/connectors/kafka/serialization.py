@@ -60,7 +60,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
     def takes_columns(self) -> bool:
         """Whether records need not be made where the fields' values are there: nothing but the value's schema looks at them."""
         schema = type(self._value_schema)
-        is_alone = self._key_schema is None and self.__dict__.get("_header_provider") is None
+        is_alone = self._key_schema is None and self._header_provider is None
         makes_them = schema.serialize_columns is not SerializationSchema.serialize_columns
         return isinstance(self._topic, str) and is_alone and makes_them
 
@@ -90,8 +90,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
             topics = [_checked_topic(select(value), value) for value in values]
         keys = None if key_schema is None else key_schema.serialize_values(values)
         serialized = self._value_schema.serialize_values(values)
-        # A checkpoint of a former release has a schema without it.
-        provider = self.__dict__.get("_header_provider")
+        provider = self._header_provider
         headers = None if provider is None else [_headers(provider(one), one) for one in values]
         return ProducedRecords(topics, keys, serialized, timestamps, headers)
 

@@ -227,9 +227,7 @@ class TableSource(Source, Generic[S]):
 
     @property
     def boundedness(self) -> Boundedness:
-        if self._settings.every_ms is None:
-            return Boundedness.BOUNDED
-        return Boundedness.CONTINUOUS_UNBOUNDED
+        return Boundedness.of(is_bounded=self._settings.every_ms is None)
 
     @property
     def produced_type(self) -> TypeInformation:

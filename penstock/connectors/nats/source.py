@@ -163,9 +163,7 @@ class JetStreamSource(PollingSource):
 
     @property
     def boundedness(self) -> Boundedness:
-        if self._settings.is_bounded:
-            return Boundedness.BOUNDED
-        return Boundedness.CONTINUOUS_UNBOUNDED
+        return Boundedness.of(is_bounded=self._settings.is_bounded)
 
     @property
     def produced_type(self) -> TypeInformation:

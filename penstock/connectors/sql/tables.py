@@ -26,6 +26,7 @@ from penstock.connectors.sql.engine import (
     import_sqlalchemy,
     look,
     make_engine,
+    reflected,
     shown_url,
     transaction,
 )
@@ -303,12 +304,7 @@ class SqlDatabase:
     def table(self) -> sa.Table:
         """The user's table, with the column types that the database reports."""
         if self._table is None:
-            self._table = self._sa.Table(
-                self.target.table,
-                self._sa.MetaData(),
-                schema=self.target.schema,
-                autoload_with=self.engine,
-            )
+            self._table = reflected(self.engine, self.target.table, self.target.schema)
         return self._table
 
     def _writer(self, columns: tuple[str, ...]) -> RowWriter:
