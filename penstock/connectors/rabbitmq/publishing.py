@@ -179,7 +179,8 @@ def checked_queue(where: str, queue: object) -> str:
     """The queue's name. Raises: ConfigurationError."""
     if not isinstance(queue, str) or not 0 < len(queue.encode()) <= MAX_NAME_BYTES:
         raise ConfigurationError(
-            f"{where}: expected the name of a queue, of up to {MAX_NAME_BYTES} bytes, got {queue!r}."
+            f"{where}: expected the name of a queue, of up to {MAX_NAME_BYTES} bytes, got "
+            f"{queue!r}."
         )
     return queue
 
