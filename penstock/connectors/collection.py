@@ -29,6 +29,7 @@ _REFUSALS: Final = (TypeError, ValueError, AssertionError, OverflowError)
 class CollectionSource(Source):
     """The source of `env.from_collection`, which programs call."""
 
+    boundedness = Boundedness.BOUNDED
     gives_rows = True
 
     def __init__(self, values: list[Any], type_info: TypeInformation | None) -> None:
@@ -48,10 +49,6 @@ class CollectionSource(Source):
                 kind = next(kind for kind in _REFUSALS if isinstance(error, kind))
                 raise kind(f"from_collection: {error}") from error
         return cls(copied, type_info)
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED
 
     @property
     def produced_type(self) -> TypeInformation | None:

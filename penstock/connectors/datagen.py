@@ -104,9 +104,7 @@ class _GeneratedSource(Source):
 
     @property
     def boundedness(self) -> Boundedness:
-        if self._count is None:
-            return Boundedness.CONTINUOUS_UNBOUNDED
-        return Boundedness.BOUNDED
+        return Boundedness.of(is_bounded=self._count is not None)
 
     @property
     def produced_type(self) -> TypeInformation | None:
@@ -116,10 +114,13 @@ class _GeneratedSource(Source):
         return QueueEnumerator(context, self._splits(context.parallelism()))
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        limiter = None
-        if self._rate_per_second is not None:
-            limiter = RateLimiter(self._rate_per_second / context.parallelism())
+        limiter = self._limiter(context)
         return _GeneratorReader(context, self._generate, self._batch_size, limiter)
+
+    def _limiter(self, context: ReaderContext) -> RateLimiter | None:
+        """The subtask's share of the rate."""
+        rate = self._rate_per_second
+        return None if rate is None else RateLimiter(rate / context.parallelism())
 
     def _splits(self, parts: int) -> list[IndexRange]:
         """Without end or with a rate limit, subtasks take turns at the indexes. Otherwise each gets one range."""
@@ -217,10 +218,7 @@ class BatchGeneratorSource(_GeneratedSource):
         ]
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        limiter = None
-        if self._rate_per_second is not None:
-            limiter = RateLimiter(self._rate_per_second / context.parallelism())
-        return _BlockReader(context, self._block, limiter)
+        return _BlockReader(context, self._block, self._limiter(context))
 
     def _block(self, block: int, offset: int, rows: int | None) -> tuple[Batch, int, bool]:
         """A block's batch from index `offset` on, of at most `rows` indexes; how many indexes; whether it is the last

@@ -3,6 +3,7 @@
 Does not know any class. Source: pyflink.datastream of Flink 1.x and 2.x.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 _TIME: Final = (
@@ -71,198 +72,118 @@ _EACH_CLUSTER: Final = (
     "Read each cluster with a KafkaSource of penstock.datastream.connectors.kafka, topics that "
     "come later by set_topic_pattern, and unite the streams."
 )
+
+
+def _advised(names: Mapping[str, str]) -> Mapping[str, str]:
+    """What to use instead of each name. `names`: by this sentence, separated by spaces."""
+    return {name: advice for advice, text in names.items() for name in text.split()}
+
+
 ABSENT_CONNECTORS: Final = {
-    "cassandra": {
-        "CassandraCommitter": _OWN_SINK,
-        "CassandraFailureHandler": _OWN_SINK,
-        "CassandraSink": _OWN_SINK,
-        "ClusterBuilder": _OWN_SINK,
-        "ConsistencyLevel": _OWN_SINK,
-        "MapperOptions": _OWN_SINK,
-    },
-    "kinesis": {
-        "FlinkKinesisConsumer": _OWN_SOURCE,
-        "KinesisDeserializationSchema": _OWN_SOURCE,
-        "KinesisShardAssigner": _OWN_SOURCE,
-        "WatermarkTracker": _OWN_SOURCE,
-        "KinesisFirehoseSink": _OWN_SINK,
-        "KinesisFirehoseSinkBuilder": _OWN_SINK,
-        "KinesisStreamsSink": _OWN_SINK,
-        "KinesisStreamsSinkBuilder": _OWN_SINK,
-        "PartitionKeyGenerator": _OWN_SINK,
-    },
-    "dynamic_kafka": {
-        "KafkaRecordDeserializationSchema": (
-            "KafkaSourceBuilder.set_value_only_deserializer takes a DeserializationSchema."
+    "cassandra": _advised({
+        _OWN_SINK: "CassandraCommitter CassandraFailureHandler CassandraSink ClusterBuilder "
+        "ConsistencyLevel MapperOptions",
+    }),
+    "kinesis": _advised({
+        _OWN_SOURCE: "FlinkKinesisConsumer KinesisDeserializationSchema KinesisShardAssigner "
+        "WatermarkTracker",
+        _OWN_SINK: "KinesisFirehoseSink KinesisFirehoseSinkBuilder KinesisStreamsSink "
+        "KinesisStreamsSinkBuilder PartitionKeyGenerator",
+    }),
+    "dynamic_kafka": _advised({
+        "KafkaSourceBuilder.set_value_only_deserializer takes a DeserializationSchema.": (
+            "KafkaRecordDeserializationSchema"
         ),
-        "DynamicKafkaSource": _EACH_CLUSTER,
-        "DynamicKafkaSourceBuilder": _EACH_CLUSTER,
-        "KafkaMetadataService": _EACH_CLUSTER,
-        "KafkaStreamSetSubscriber": _EACH_CLUSTER,
-        "KafkaStreamSubscriber": _EACH_CLUSTER,
-        "SingleClusterTopicMetadataService": _EACH_CLUSTER,
-        "StreamPatternSubscriber": _EACH_CLUSTER,
-    },
+        _EACH_CLUSTER: "DynamicKafkaSource DynamicKafkaSourceBuilder KafkaMetadataService "
+        "KafkaStreamSetSubscriber KafkaStreamSubscriber SingleClusterTopicMetadataService "
+        "StreamPatternSubscriber",
+    }),
 }
 """Modules of connectors that Penstock does not have: their names, with what to use instead."""
 
+
+def _places(package: str, names: Mapping[str, str]) -> Mapping[str, str]:
+    """The module of each name. `names`: by module of the package, separated by spaces."""
+    return {name: package + module for module, text in names.items() for name in text.split()}
+
+
 _CONNECTORS = {
-    "jdbc": ("JdbcSink", "JdbcConnectionOptions", "JdbcExecutionOptions"),
-    "kafka": ("KafkaSource", "FlinkKafkaConsumer", "FlinkKafkaProducer", "Semantic"),
-    "dynamic_kafka": tuple(ABSENT_CONNECTORS["dynamic_kafka"]),
-    "pulsar": ("PulsarSource", "PulsarSourceBuilder", "StartCursor", "StopCursor"),
-    "rabbitmq": ("RMQSource", "RMQSink", "RMQConnectionConfig"),
+    "jdbc": "JdbcSink JdbcConnectionOptions JdbcExecutionOptions",
+    "kafka": ("KafkaSource FlinkKafkaConsumer FlinkKafkaProducer Semantic"),
+    "dynamic_kafka": " ".join(ABSENT_CONNECTORS["dynamic_kafka"]),
+    "pulsar": ("PulsarSource PulsarSourceBuilder StartCursor StopCursor"),
+    "rabbitmq": "RMQSource RMQSink RMQConnectionConfig",
     "file_system": (
-        "BucketAssigner",
-        "FileEnumeratorProvider",
-        "FileSink",
-        "FileSplitAssignerProvider",
-        "FileSource",
-        "FileSourceBuilder",
-        "OutputFileConfig",
-        "RollingPolicy",
-        "StreamFormat",
-        "StreamingFileSink",
+        "BucketAssigner FileEnumeratorProvider FileSink FileSplitAssignerProvider FileSource "
+        "FileSourceBuilder OutputFileConfig RollingPolicy StreamFormat StreamingFileSink"
     ),
 }
-OF_CONNECTORS: Final = {
-    name: f"penstock.datastream.connectors.{module}"
-    for module, names in _CONNECTORS.items()
-    for name in names
-}
+OF_CONNECTORS: Final = _places("penstock.datastream.connectors.", _CONNECTORS)
 """Names that PyFlink's package has too, with their modules. A module is imported when its name is asked for."""
 
 _FORMATS: Final = {
     "avro": (
-        "AvroBulkWriters",
-        "AvroInputFormat",
-        "AvroRowDeserializationSchema",
-        "AvroRowSerializationSchema",
-        "AvroSchema",
+        "AvroBulkWriters AvroInputFormat AvroRowDeserializationSchema AvroRowSerializationSchema "
+        "AvroSchema"
     ),
     "csv": (
-        "CsvBulkWriters",
-        "CsvReaderFormat",
-        "CsvRowDeserializationSchema",
-        "CsvRowSerializationSchema",
-        "CsvSchema",
+        "CsvBulkWriters CsvReaderFormat CsvRowDeserializationSchema CsvRowSerializationSchema "
+        "CsvSchema"
     ),
-    "debezium": ("DebeziumJsonDeserializationSchema", "DebeziumJsonSerializationSchema"),
-    "json": ("JsonRowDeserializationSchema", "JsonRowSerializationSchema"),
-    "orc": ("OrcBulkWriters",),
+    "debezium": ("DebeziumJsonDeserializationSchema DebeziumJsonSerializationSchema"),
+    "json": ("JsonRowDeserializationSchema JsonRowSerializationSchema"),
+    "orc": "OrcBulkWriters",
     "parquet": (
-        "AvroParquetReaders",
-        "AvroParquetWriters",
-        "ParquetBulkWriters",
-        "ParquetColumnarRowInputFormat",
+        "AvroParquetReaders AvroParquetWriters ParquetBulkWriters ParquetColumnarRowInputFormat"
     ),
-    "protobuf": ("ProtobufDeserializationSchema", "ProtobufSerializationSchema"),
+    "protobuf": ("ProtobufDeserializationSchema ProtobufSerializationSchema"),
     "registry": (
-        "ConfluentRegistryAvroDeserializationSchema",
-        "ConfluentRegistryAvroSerializationSchema",
-        "ConfluentRegistryJsonDeserializationSchema",
-        "ConfluentRegistryJsonSerializationSchema",
-        "SchemaRegistry",
+        "ConfluentRegistryAvroDeserializationSchema ConfluentRegistryAvroSerializationSchema "
+        "ConfluentRegistryJsonDeserializationSchema ConfluentRegistryJsonSerializationSchema "
+        "SchemaRegistry"
     ),
 }
-OF_FORMATS: Final = {
-    name: f"penstock.datastream.formats.{module}"
-    for module, names in _FORMATS.items()
-    for name in names
-}
+OF_FORMATS: Final = _places("penstock.datastream.formats.", _FORMATS)
 """The names that programs use of each module of formats, so that they need not know the module."""
 
 _MODULES: Final = {
-    "async_data_stream": ("AsyncDataStream",),
-    "checkpoint_config": ("CheckpointConfig",),
+    "async_data_stream": "AsyncDataStream",
+    "checkpoint_config": "CheckpointConfig",
     "checkpoint_storage": (
-        "CheckpointStorage",
-        "CustomCheckpointStorage",
-        "FileSystemCheckpointStorage",
-        "JobManagerCheckpointStorage",
+        "CheckpointStorage CustomCheckpointStorage FileSystemCheckpointStorage "
+        "JobManagerCheckpointStorage"
     ),
-    "checkpointing_mode": ("CheckpointingMode",),
+    "checkpointing_mode": "CheckpointingMode",
     "data_stream": (
-        "AllWindowedStream",
-        "BroadcastConnectedStream",
-        "BroadcastStream",
-        "CloseableIterator",
-        "ConnectedStreams",
-        "DataStream",
-        "DataStreamSink",
-        "KeyedStream",
-        "WindowedStream",
+        "AllWindowedStream BroadcastConnectedStream BroadcastStream CloseableIterator "
+        "ConnectedStreams DataStream DataStreamSink KeyedStream WindowedStream"
     ),
-    "data_stream.joins": (
-        "CoGroupFunction",
-        "FlatJoinFunction",
-        "JoinFunction",
-        "ProcessJoinFunction",
-    ),
-    "error_policy": (
-        "DEAD_LETTER_TYPE",
-        "DeadLetter",
-        "ErrorPolicy",
-        "FiredTimer",
-        "FiredWindow",
-    ),
-    "exchange_mode": ("StreamExchangeMode",),
-    "execution_mode": ("RuntimeExecutionMode",),
-    "externalized_checkpoint_retention": ("ExternalizedCheckpointRetention",),
+    "data_stream.joins": ("CoGroupFunction FlatJoinFunction JoinFunction ProcessJoinFunction"),
+    "error_policy": ("DEAD_LETTER_TYPE DeadLetter ErrorPolicy FiredTimer FiredWindow"),
+    "exchange_mode": "StreamExchangeMode",
+    "execution_mode": "RuntimeExecutionMode",
+    "externalized_checkpoint_retention": "ExternalizedCheckpointRetention",
     "functions": (
-        "AggregateFunction",
-        "AllWindowFunction",
-        "AsyncFunction",
-        "AsyncFunctionDescriptor",
-        "AsyncRetryPredicate",
-        "AsyncRetryStrategy",
-        "CoFlatMapFunction",
-        "CoMapFunction",
-        "CoProcessFunction",
-        "FilterFunction",
-        "FlatMapFunction",
-        "KeyedCoProcessFunction",
-        "KeyedProcessFunction",
-        "KeySelector",
-        "MapFunction",
-        "Partitioner",
-        "ProcessAllWindowFunction",
-        "ProcessFunction",
-        "ProcessWindowFunction",
-        "ReduceFunction",
-        "RuntimeContext",
-        "SinkFunction",
-        "SourceFunction",
-        "WindowFunction",
+        "AggregateFunction AllWindowFunction AsyncFunction AsyncFunctionDescriptor "
+        "AsyncRetryPredicate AsyncRetryStrategy CoFlatMapFunction CoMapFunction CoProcessFunction "
+        "FilterFunction FlatMapFunction KeyedCoProcessFunction KeyedProcessFunction KeySelector "
+        "MapFunction Partitioner ProcessAllWindowFunction ProcessFunction ProcessWindowFunction "
+        "ReduceFunction RuntimeContext SinkFunction SourceFunction WindowFunction"
     ),
-    "functions.broadcast": (
-        "BroadcastProcessFunction",
-        "KeyedBroadcastProcessFunction",
-    ),
-    "output_tag": ("OutputTag",),
-    "slot_sharing_group": ("MemorySize", "SlotSharingGroup"),
+    "functions.broadcast": "BroadcastProcessFunction KeyedBroadcastProcessFunction",
+    "output_tag": "OutputTag",
+    "slot_sharing_group": "MemorySize SlotSharingGroup",
     "state_backend": (
-        "CustomStateBackend",
-        "EmbeddedRocksDBStateBackend",
-        "HashMapStateBackend",
-        "PredefinedOptions",
-        "StateBackend",
+        "CustomStateBackend EmbeddedRocksDBStateBackend HashMapStateBackend PredefinedOptions "
+        "StateBackend"
     ),
-    "stream_execution_environment": ("StreamExecutionEnvironment",),
-    "time_domain": ("TimeDomain",),
-    "timerservice": ("TimerService",),
+    "stream_execution_environment": "StreamExecutionEnvironment",
+    "time_domain": "TimeDomain",
+    "timerservice": "TimerService",
     "window": (
-        "CountWindow",
-        "GlobalWindow",
-        "MergingWindowAssigner",
-        "TimeWindow",
-        "Trigger",
-        "TriggerResult",
-        "Window",
-        "WindowAssigner",
+        "CountWindow GlobalWindow MergingWindowAssigner TimeWindow Trigger TriggerResult Window "
+        "WindowAssigner"
     ),
 }
-OF_MODULES: Final = {
-    name: f"penstock.datastream.{module}" for module, names in _MODULES.items() for name in names
-}
+OF_MODULES: Final = _places("penstock.datastream.", _MODULES)
 """The names of the package itself, in the same way."""

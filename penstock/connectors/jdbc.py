@@ -10,22 +10,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.api.base import Sink, SinkWriter, WriterContext
+from penstock.connectors.api.builder import SettingsBuilder
+from penstock.connectors.api.sending import RowsWriter, subtask_of
 from penstock.connectors.sql.engine import look, make_engine, shown_url, transaction
-from penstock.connectors.sql.errors import REFUSED_BY_DRIVER, error_of, is_transient, may_pass, told
+from penstock.connectors.sql.errors import (
+    REFUSED_BY_DRIVER,
+    TIMEOUT_S,
+    answered,
+    error_of,
+    is_transient,
+    may_pass,
+    told,
+)
 from penstock.connectors.sql.jdbc_urls import alchemy_url
-from penstock.connectors.sql.limits import TIMEOUT_S, answered
 from penstock.connectors.sql.rows import first_refused
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.setting_checks import check_whole
 from penstock.engine.model.texts.bounded_text import bounded_repr
-from penstock.engine.runtime.elements import Batch, RowBatch
 
 __all__ = ["JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"]
 
@@ -63,54 +71,42 @@ class JdbcConnectionOptions:
         """Return the password; empty: it was not set."""
         return self.password
 
-    class JdbcConnectionOptionsBuilder:
+    class JdbcConnectionOptionsBuilder(SettingsBuilder):
         """Builds JdbcConnectionOptions; the URL is required."""
 
         def __init__(self) -> None:
-            self._options = JdbcConnectionOptions("")
+            super().__init__(JdbcConnectionOptions(""))
 
-        def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+        def with_url(self, url: str) -> Self:
             """Set the URL: a JDBC URL or an SQLAlchemy URL."""
-            self._options = replace(self._options, url=url)
-            return self
+            return self._with(url=url)
 
-        def with_driver_name(
-            self, driver_name: str
-        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+        def with_driver_name(self, driver_name: str) -> Self:
             """Accept a Java driver's name, and ignore it: the URL determines the Python driver."""
-            self._options = replace(self._options, driver_name=driver_name)
-            return self
+            return self._with(driver_name=driver_name)
 
-        def with_user_name(
-            self, user_name: str
-        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            self._options = replace(self._options, user_name=user_name)
-            return self
+        def with_user_name(self, user_name: str) -> Self:
+            return self._with(user_name=user_name)
 
-        def with_password(
-            self, password: str
-        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            self._options = replace(self._options, password=password)
-            return self
+        def with_password(self, password: str) -> Self:
+            return self._with(password=password)
 
-        def with_connection_check_timeout_seconds(
-            self, seconds: int
-        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+        def with_connection_check_timeout_seconds(self, seconds: int) -> Self:
             """Set how long the database may take for one answer before the job restarts; 120 by default.
 
             Java's builder has this method, whose timeout is that of a check of the connection.
             """
             setter = "with_connection_check_timeout_seconds"
             seconds = check_whole(setter, seconds, 1, "s")
-            self._options = replace(self._options, connection_check_timeout_s=seconds)
-            return self
+            return self._with(connection_check_timeout_s=seconds)
 
         def build(self) -> JdbcConnectionOptions:
-            if not self._options.url:
+            if not self._settings.url:
                 raise ConfigurationError(
                     "JdbcConnectionOptions: with_url is missing before build()."
                 )
-            return self._options
+            options: JdbcConnectionOptions = self._settings
+            return options
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,33 +142,39 @@ class JdbcExecutionOptions:
         """Return a builder that starts with the defaults."""
         return JdbcExecutionOptions.Builder()
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds JdbcExecutionOptions, starting with the defaults."""
 
         def __init__(self) -> None:
-            self._options = JdbcExecutionOptions()
+            super().__init__(JdbcExecutionOptions())
 
-        def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
+        def with_batch_size(self, size: int) -> Self:
             """Set the number of rows in a batch."""
-            self._options = replace(
-                self._options, batch_size=check_whole("with_batch_size", size, 1)
-            )
-            return self
+            return self._with(batch_size=check_whole("with_batch_size", size, 1))
 
-        def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
+        def with_batch_interval_ms(self, interval_ms: int) -> Self:
             """Set the age in ms at which rows are written, checked when others arrive."""
             interval_ms = check_whole("with_batch_interval_ms", interval_ms, 0, "ms")
-            self._options = replace(self._options, batch_interval_ms=interval_ms)
-            return self
+            return self._with(batch_interval_ms=interval_ms)
 
-        def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions.Builder:
+        def with_max_retries(self, max_retries: int) -> Self:
             """Set how often a failed batch is written again."""
             retries = check_whole("with_max_retries", max_retries, 0)
-            self._options = replace(self._options, max_retries=retries)
-            return self
+            return self._with(max_retries=retries)
 
         def build(self) -> JdbcExecutionOptions:
-            return self._options
+            options: JdbcExecutionOptions = self._settings
+            return options
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is executed, and where. `fields`: how many parameters the statement has."""
+
+    statement: str
+    fields: int
+    connection: JdbcConnectionOptions
+    execution: JdbcExecutionOptions
 
 
 class JdbcSink(Sink):
@@ -180,17 +182,8 @@ class JdbcSink(Sink):
 
     is_converting = True
 
-    def __init__(
-        self,
-        statement: str,
-        fields: int,
-        connection: JdbcConnectionOptions,
-        execution: JdbcExecutionOptions,
-    ) -> None:
-        self._statement = statement
-        self._fields = fields
-        self._connection = connection
-        self._execution = execution
+    def __init__(self, plan: _Plan) -> None:
+        self._plan = plan
 
     @staticmethod
     def sink(
@@ -217,17 +210,11 @@ class JdbcSink(Sink):
                 f"{fields} fields: {sql!r}."
             )
         execution = jdbc_execution_options or JdbcExecutionOptions.defaults()
-        return JdbcSink(statement, fields, jdbc_connection_options, execution)
+        return JdbcSink(_Plan(statement, fields, jdbc_connection_options, execution))
 
     def validate(self) -> None:
         """Check that the driver reaches the database. Raises ConfigurationError if not."""
-        writer = _StatementWriter(
-            self._statement,
-            self._fields,
-            self._connection,
-            self._execution,
-            "JdbcSink on the driver",
-        )
+        writer = _StatementWriter(self._plan, "JdbcSink on the driver")
         try:
             writer.write_rows(())
         except ExternalError as error:
@@ -236,36 +223,24 @@ class JdbcSink(Sink):
             ) from error
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        where = f"JdbcSink, subtask {context.subtask} of {context.parallelism}"
-        return _StatementWriter(
-            self._statement, self._fields, self._connection, self._execution, where
-        )
+        return _StatementWriter(self._plan, subtask_of("JdbcSink", context))
 
 
-class _StatementWriter:
-    def __init__(
-        self,
-        statement: str,
-        fields: int,
-        connection: JdbcConnectionOptions,
-        execution: JdbcExecutionOptions,
-        where: str,
-    ) -> None:
-        self._statement = statement
-        self._names = [f"p{number}" for number in range(fields)]
-        self._options = execution
+class _StatementWriter(RowsWriter):
+    sink_name = "JdbcSink"
+
+    def __init__(self, plan: _Plan, where: str) -> None:
+        self._statement = plan.statement
+        self._names = [f"p{number}" for number in range(plan.fields)]
+        self._options = plan.execution
         self._where = where
-        self._timeout_s = connection.connection_check_timeout_s
-        self._engine = make_engine(url_of(connection, where), {}, where)
+        self._timeout_s = plan.connection.connection_check_timeout_s
+        self._engine = make_engine(url_of(plan.connection, where), {}, where)
         self._rows: list[dict[str, Any]] = []
         self._written_s = monotonic()
 
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self.write_converted(self.convert(batch), watermark_ms)
-
-    def convert(self, batch: Batch) -> list[dict[str, Any]]:
-        assert isinstance(batch, RowBatch), "a JdbcSink accepts rows"
-        return list(map(self._parameters, batch.values))
+    def converted(self, values: Sequence[Any]) -> list[dict[str, Any]]:
+        return list(map(self._parameters, values))
 
     def write_converted(self, converted: list[dict[str, Any]], watermark_ms: int) -> None:
         self._rows += converted

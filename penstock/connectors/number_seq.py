@@ -27,6 +27,7 @@ ROWS_PER_BATCH: Final = 4096
 class NumberSequenceSource(Source):
     """Emits the numbers from `start` to `end`, both included; each subtask emits one range."""
 
+    boundedness = Boundedness.BOUNDED
     gives_rows = True
 
     def __init__(self, start: int, end: int) -> None:
@@ -36,10 +37,6 @@ class NumberSequenceSource(Source):
             )
         self._start = start
         self._end = end
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED
 
     @property
     def produced_type(self) -> TypeInformation:

@@ -37,6 +37,7 @@ MAX_PORT: Final = 65_535
 class SocketTextSource(Source):
     """The source of `env.socket_text_stream`. Ends when the server closes the connection."""
 
+    boundedness = Boundedness.CONTINUOUS_UNBOUNDED
     gives_rows = True
 
     def __init__(self, host: str, port: int, delimiter: str = "\n") -> None:
@@ -50,10 +51,6 @@ class SocketTextSource(Source):
         self._port = port
         self._delimiter = delimiter
         self._built_at = caller_location()
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.CONTINUOUS_UNBOUNDED
 
     @property
     def produced_type(self) -> TypeInformation:

@@ -7,26 +7,284 @@ query, and a function that any async operator takes.
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final, Literal
+from functools import partial
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias
 
+from penstock.common.time import Duration
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.connectors.api.messaging.builder import checked_number
-from penstock.connectors.sql.errors import is_transient
+from penstock.connectors.api.builder import SettingsBuilder
+from penstock.connectors.sql.errors import checked_timeout, is_transient
 from penstock.connectors.sql.jdbc_urls import alchemy_url
-from penstock.connectors.sql.limits import checked_timeout
-from penstock.connectors.sql.lookup_cache import CacheFigures, LookupCache, RowCache
-from penstock.connectors.sql.lookup_loading import BatchLoader, Rows
 from penstock.connectors.sql.lookup_tables import LookupTable, LookupTarget
 from penstock.datastream.functions import AsyncFunction
+from penstock.engine.hosting.os.worker_thread import WorkerThreads
 from penstock.engine.model.errors import ConfigurationError, ExternalError, GraphError
 from penstock.engine.model.row import Row, make_row
 from penstock.engine.model.texts.bounded_text import bounded_repr
-from penstock.engine.model.time import Duration
+from penstock.engine.model.time import millis_of
 from penstock.engine.runtime.context import RuntimeContext
-from penstock.engine.runtime.user_metrics import MetricGroup
+from penstock.engine.runtime.user_metrics import Counter, MetricGroup
+
+# ---------------------------------------------------------------------- lookup loading
+# Loads rows for keys that are asked for one by one: what is asked for at the same time becomes
+# one call.
+#
+# Keys wait until the event loop has run everything that can run, so the keys of one batch of
+# records come together; and while all connections are busy, so that a slow database gets fewer
+# and larger calls. Does not know databases. Source: the DataLoader pattern; Flink's `lookup.max-
+# retries`.
+
+
+CLOSE_TIMEOUT_S: Final = 1.0
+RETRY_DELAY_S: Final = 1.0
+"""Times the number of the try, as in Flink."""
+
+Rows: TypeAlias = Sequence[Any]
+Read: TypeAlias = Callable[[Sequence[Hashable]], Mapping[Hashable, Rows]]
+
+
+class LoadObserver(Protocol):
+    """Hears of calls, on the loop's thread."""
+
+    def on_loaded(self, found: Mapping[Hashable, Rows], load_ms: int) -> None: ...
+    def on_failed(self) -> None: ...
+
+
+class BatchLoader:
+    """All methods but `close` are called on one event loop."""
+
+    def __init__(
+        self,
+        read: Read,
+        observer: LoadObserver,
+        may_retry: Callable[[BaseException], bool],
+        *,
+        most_keys: int,
+        calls: int,
+        max_retries: int,
+        delay_s: float = RETRY_DELAY_S,
+    ) -> None:
+        """`read`: from keys to the rows of each, on a thread. `calls`: how many at once."""
+        self._read = read
+        self._observer = observer
+        self._may_retry = may_retry
+        self._most_keys = most_keys
+        self._max_retries = max_retries
+        self._delay_s = delay_s
+        self._threads = WorkerThreads("sql-lookup", calls)
+        self._free = calls
+        self._waiting: dict[Hashable, list[asyncio.Future[Rows]]] = {}
+        self._under_way: dict[Hashable, list[asyncio.Future[Rows]]] = {}
+        self._is_scheduled = False
+
+    def load(self, key: Hashable) -> asyncio.Future[Rows]:
+        """The rows of a key. Who asks for a key that is under way waits for the same call."""
+        loop = asyncio.get_running_loop()
+        # One for each who asks: a record that times out cancels its own.
+        asked: asyncio.Future[Rows] = loop.create_future()
+        found = self._under_way.get(key)
+        if found is None:
+            found = self._waiting.setdefault(key, [])
+            if not self._is_scheduled:
+                self._is_scheduled = True
+                loop.call_soon(self._begin, loop)
+        found.append(asked)
+        return asked
+
+    def close(self) -> None:
+        """Calls under way are left behind."""
+        self._threads.close(CLOSE_TIMEOUT_S, drops=True)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_scheduled = False
+        while self._waiting and self._free:
+            keys = list(self._waiting)[: self._most_keys]
+            for key in keys:
+                self._under_way[key] = self._waiting.pop(key)
+            self._free -= 1
+            self._call(loop, keys, 1)
+
+    def _call(
+        self, loop: asyncio.AbstractEventLoop, keys: Sequence[Hashable], attempt: int
+    ) -> None:
+        self._threads.put(partial(self._on_thread, loop, keys, attempt))
+
+    def _on_thread(
+        self, loop: asyncio.AbstractEventLoop, keys: Sequence[Hashable], attempt: int
+    ) -> None:
+        begin_s = time.monotonic()
+        found: Mapping[Hashable, Rows] | BaseException
+        try:
+            found = self._read(keys)
+        except BaseException as error:  # raised where each of the keys was asked for
+            found = error
+        load_ms = int((time.monotonic() - begin_s) * 1000)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(self._done, loop, keys, attempt, found, load_ms)
+
+    def _done(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        keys: Sequence[Hashable],
+        attempt: int,
+        found: Mapping[Hashable, Rows] | BaseException,
+        load_ms: int,
+    ) -> None:
+        if isinstance(found, BaseException):
+            self._observer.on_failed()
+            if attempt <= self._max_retries and self._may_retry(found):
+                loop.call_later(self._delay_s * attempt, self._call, loop, keys, attempt + 1)
+                return
+        else:
+            self._observer.on_loaded(found, load_ms)
+        self._free += 1
+        for key in keys:
+            for asked in self._under_way.pop(key):
+                if asked.done():  # its record has timed out
+                    continue
+                if isinstance(found, BaseException):
+                    asked.set_exception(found)
+                else:
+                    asked.set_result(found[key])
+        self._begin(loop)
+
+
+# ---------------------------------------------------------------------- lookup cache
+# The cache of a lookup: which rows a key has, until it is full or they are too old. Does not know
+# databases or tasks.
+#
+# Source: Flink LookupCache, DefaultLookupCache (`lookup.cache` PARTIAL) and CacheMetricGroup;
+# differs: `max_rows` counts rows, not keys, so that keys with many rows fill no memory.
+
+
+MAX_ROWS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class LookupCache:
+    """What a subtask keeps of the rows that it has looked up. Each subtask has a cache of its own, in memory.
+
+    Args:
+        max_rows: the most rows; a key without rows counts as one. Those that were not used for longest go first.
+        expire_after_write: how long a key's rows are used after they were read; None: for ever.
+        expire_after_access: how long they are used after they were used last; None: for ever.
+        cache_missing_key: whether keys without a row are kept, too.
+
+    Raises:
+        ConfigurationError: a number or time is not above 0.
+    """
+
+    max_rows: int = MAX_ROWS
+    expire_after_write: Duration | None = None
+    expire_after_access: Duration | None = None
+    cache_missing_key: bool = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max_rows, bool) or not isinstance(self.max_rows, int):
+            raise ConfigurationError(f"LookupCache: max_rows is a number, got {self.max_rows!r}.")
+        if self.max_rows < 1:
+            raise ConfigurationError(
+                f"LookupCache: max_rows is 1 or more, got {self.max_rows}. A lookup without "
+                "set_cache keeps nothing."
+            )
+        for name in ("expire_after_write", "expire_after_access"):
+            value = getattr(self, name)
+            if value is not None and millis_of(value) < 1:
+                raise ConfigurationError(
+                    f"LookupCache: {name} is a Duration of 1 ms or more, such as "
+                    f"Duration.of_minutes(10), or None; got {value!r}."
+                )
+
+
+@dataclass(slots=True)
+class _Entry:
+    """`written_s`, `used_s`: by the cache's clock."""
+
+    rows: Sequence[Any]
+    written_s: float
+    used_s: float
+
+
+class RowCache:
+    """One subtask's cache. Used by one thread."""
+
+    def __init__(self, settings: LookupCache, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._now_s = now_s
+        # Those that were used last are at the end.
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._count = 0
+        self._write_s = _seconds(settings.expire_after_write)
+        self._access_s = _seconds(settings.expire_after_access)
+
+    @property
+    def count(self) -> int:
+        """How many rows there are; a key without rows counts as one."""
+        return self._count
+
+    def get(self, key: Hashable) -> Sequence[Any] | None:
+        """The rows of a key; None: they are not here, or too old."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        now_s = self._now_s()
+        if now_s - entry.written_s >= self._write_s or now_s - entry.used_s >= self._access_s:
+            self._drop(key)
+            return None
+        entry.used_s = now_s
+        self._entries.move_to_end(key)
+        return entry.rows
+
+    def put(self, key: Hashable, rows: Sequence[Any]) -> None:
+        """Keep the rows of a key, unless they are more than all that may be kept."""
+        self._drop(key)
+        size = _size(rows)
+        if size > self._settings.max_rows or not (rows or self._settings.cache_missing_key):
+            return
+        while self._count + size > self._settings.max_rows:
+            self._drop(next(iter(self._entries)))
+        now_s = self._now_s()
+        self._entries[key] = _Entry(rows, now_s, now_s)
+        self._count += size
+
+    def _drop(self, key: Hashable) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._count -= _size(entry.rows)
+
+
+class CacheFigures:
+    """Flink's metrics of a cache, in the group `cache` of the operator."""
+
+    def __init__(self, group: MetricGroup, cache: RowCache | None) -> None:
+        inner = group.add_group("cache")
+        self.hits: Counter = inner.counter("hitCount")
+        self.misses: Counter = inner.counter("missCount")
+        self.loads: Counter = inner.counter("loadCount")
+        self.failures: Counter = inner.counter("numLoadFailures")
+        self.load_ms = -1
+        inner.gauge("latestLoadTime", lambda: self.load_ms)
+        if cache is not None:
+            inner.gauge("numCachedRecords", lambda: cache.count)
+
+
+def _seconds(duration: Duration | None) -> float:
+    return float("inf") if duration is None else millis_of(duration) / 1000
+
+
+def _size(rows: Sequence[Any]) -> int:
+    return max(1, len(rows))
+
+
+# ---------------------------------------------------------------------- sql lookup
+
 
 __all__ = ["LookupCache", "SqlLookup", "SqlLookupFunction"]
 
@@ -77,31 +335,31 @@ class SqlLookup:
         """Return a builder."""
         return SqlLookup.Builder()
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds a SqlLookup; URL, table and key columns are required."""
 
-        def __init__(self) -> None:
-            self._settings = _Settings()
+        name = _NAME
+        begin = _Settings
 
-        def set_url(self, url: str) -> SqlLookup.Builder:
+        def set_url(self, url: str) -> Self:
             """Set the URL, as SQLAlchemy or JDBC takes it; the executors get it with the job, password included."""
             if url.startswith("jdbc:"):
                 url = alchemy_url(url, f"{_NAME}.set_url")
             return self._target(url=url)
 
-        def set_table(self, table: str, schema: str | None = None) -> SqlLookup.Builder:
+        def set_table(self, table: str, schema: str | None = None) -> Self:
             """Set the table or view; without `schema` the database's search path finds it."""
             return self._target(table=table, schema=schema)
 
-        def set_key_columns(self, columns: Sequence[str]) -> SqlLookup.Builder:
+        def set_key_columns(self, columns: Sequence[str]) -> Self:
             """Set the columns by which rows are looked up. An index on them makes it fast; a key may have several rows."""
             return self._target(keys=_names("set_key_columns", columns))
 
-        def set_columns(self, columns: Sequence[str]) -> SqlLookup.Builder:
+        def set_columns(self, columns: Sequence[str]) -> Self:
             """Set the columns that are looked up; by default all that are no key columns."""
             return self._target(columns=_names("set_columns", columns))
 
-        def set_cache(self, cache: LookupCache | None) -> SqlLookup.Builder:
+        def set_cache(self, cache: LookupCache | None) -> Self:
             """Set what each subtask keeps of the rows that it has looked up; by default nothing."""
             if cache is not None and not isinstance(cache, LookupCache):
                 raise ConfigurationError(
@@ -109,25 +367,23 @@ class SqlLookup:
                 )
             return self._with(cache=cache)
 
-        def set_max_retries(self, retries: int) -> SqlLookup.Builder:
+        def set_max_retries(self, retries: int) -> Self:
             """Set how often a query is tried again while the database does not answer, after 1 s, 2 s, ...; 3 times by default."""
-            return self._with(max_retries=checked_number(f"{_NAME}.set_max_retries", retries, 0))
+            return self._with_number("set_max_retries", 0, max_retries=retries)
 
-        def set_connections(self, connections: int) -> SqlLookup.Builder:
+        def set_connections(self, connections: int) -> Self:
             """Set how many queries a subtask has under way at most, each on a connection of its own; 4 by default."""
-            return self._with(
-                connections=checked_number(f"{_NAME}.set_connections", connections, 1)
-            )
+            return self._with_number("set_connections", 1, connections=connections)
 
-        def set_max_keys(self, keys: int) -> SqlLookup.Builder:
+        def set_max_keys(self, keys: int) -> Self:
             """Set how many keys a query asks for at most; 500 by default."""
-            return self._with(most_keys=checked_number(f"{_NAME}.set_max_keys", keys, 1))
+            return self._with_number("set_max_keys", 1, most_keys=keys)
 
-        def set_engine_options(self, options: dict[str, Any]) -> SqlLookup.Builder:
+        def set_engine_options(self, options: dict[str, Any]) -> Self:
             """Set arguments of SQLAlchemy's `create_engine`, such as `connect_args`."""
             return self._target(engine_options=dict(options))
 
-        def set_timeout(self, timeout: Duration | timedelta) -> SqlLookup.Builder:
+        def set_timeout(self, timeout: Duration | timedelta) -> Self:
             """Set how long the database may take for one answer before the job restarts; 2 minutes by default."""
             return self._target(timeout_s=checked_timeout(f"{_NAME}.set_timeout", timeout))
 
@@ -143,12 +399,8 @@ class SqlLookup:
                     raise ConfigurationError(f"{_NAME}: {setter} is missing before build().")
             return SqlLookup(self._settings)
 
-        def _target(self, **changes: Any) -> SqlLookup.Builder:
+        def _target(self, **changes: Any) -> Self:
             return self._with(target=replace(self._settings.target, **changes))
-
-        def _with(self, **changes: Any) -> SqlLookup.Builder:
-            self._settings = replace(self._settings, **changes)
-            return self
 
     @property
     def row_type(self) -> RowTypeInfo:

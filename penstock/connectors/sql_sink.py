@@ -14,17 +14,17 @@ statement.
 from __future__ import annotations
 
 import uuid
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from penstock.connectors.api.base import Committer, DeliveryGuarantee, SinkWriter, WriterContext
-from penstock.connectors.api.staging_sink import StagingSink
-from penstock.connectors.sql.errors import is_transient
-from penstock.connectors.sql.limits import checked_timeout
+from penstock.connectors.api.builder import SettingsBuilder
+from penstock.connectors.api.sending import RowsWriter, StagingSink, subtask_of
+from penstock.connectors.sql.errors import checked_timeout, is_transient
 from penstock.connectors.sql.pieces import Piece, dumps_piece
 from penstock.connectors.sql.staged import Origin
 from penstock.connectors.sql.tables import SqlDatabase, Target, Transaction, unique_with_time
@@ -34,7 +34,6 @@ from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.row import RowKind
 from penstock.engine.model.time import Duration, millis_of
 from penstock.engine.model.types import RowTypeInfo
-from penstock.engine.runtime.elements import Batch, RowBatch
 
 ROWS_PER_PIECE: Final = 5000
 BYTES_IN_MEMORY: Final = 4 * 2**20
@@ -56,9 +55,9 @@ class _SqlSettings:
     max_retries: int = MAX_RETRIES
     retention: timedelta | None = COMMIT_RETENTION
 
-    @property
-    def is_exactly_once(self) -> bool:
-        return self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
+def _new_settings() -> _SqlSettings:
+    return _SqlSettings(Target(url="", table=""), token=uuid.uuid4().hex[:8])
 
 
 class SqlSink(StagingSink):
@@ -77,13 +76,12 @@ class SqlSink(StagingSink):
         """Return a builder."""
         return SqlSink.Builder()
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds an SqlSink; URL and table are required."""
 
-        def __init__(self) -> None:
-            self._settings = _SqlSettings(Target(url="", table=""), token=uuid.uuid4().hex[:8])
+        begin = _new_settings
 
-        def set_url(self, url: str) -> SqlSink.Builder:
+        def set_url(self, url: str) -> Self:
             """Set the URL, as SQLAlchemy takes it.
 
             For example postgresql+psycopg://user:password@host/database or
@@ -91,11 +89,11 @@ class SqlSink(StagingSink):
             """
             return self._target(url=url)
 
-        def set_table(self, table: str, schema: str | None = None) -> SqlSink.Builder:
+        def set_table(self, table: str, schema: str | None = None) -> Self:
             """Set an existing table; without `schema` the database's search path finds it."""
             return self._target(table=table, schema=schema)
 
-        def set_columns(self, columns: Sequence[str]) -> SqlSink.Builder:
+        def set_columns(self, columns: Sequence[str]) -> Self:
             """Set the columns to write; by default the names of the stream's ROW type.
 
             Values are taken from Rows and dicts by name; from tuples, lists and Rows without names
@@ -104,7 +102,7 @@ class SqlSink(StagingSink):
             _check_names("set_columns", columns)
             return self._target(columns=tuple(columns))
 
-        def set_key_columns(self, key_columns: Sequence[str]) -> SqlSink.Builder:
+        def set_key_columns(self, key_columns: Sequence[str]) -> Self:
             """Set the columns of a primary key or unique index.
 
             A row then replaces the one with the same key; a row of kind -D deletes it.
@@ -112,44 +110,37 @@ class SqlSink(StagingSink):
             _check_names("set_key_columns", key_columns)
             return self._target(key_columns=tuple(key_columns))
 
-        def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> SqlSink.Builder:
+        def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> Self:
             """Set EXACTLY_ONCE (default), AT_LEAST_ONCE or NONE.
 
             The last two write without waiting for checkpoints.
             """
-            self._settings = replace(self._settings, guarantee=guarantee)
-            return self
+            return self._with(guarantee=guarantee)
 
-        def set_batch_size(self, rows: int) -> SqlSink.Builder:
+        def set_batch_size(self, rows: int) -> Self:
             """Set the number of rows in one statement and one staged piece: 1 or more, 5,000 by default.
 
             The writer keeps this many rows in memory, and with EXACTLY_ONCE up to 4 MiB of full
             pieces, compressed.
             """
-            self._settings = replace(self._settings, batch_rows=_positive("set_batch_size", rows))
-            return self
+            return self._with_number("set_batch_size", 1, batch_rows=rows)
 
-        def set_batch_interval_ms(self, interval_ms: int) -> SqlSink.Builder:
+        def set_batch_interval_ms(self, interval_ms: int) -> Self:
             """Set the age in ms at which rows are written: 1 or more, 1,000 by default.
 
             It is used for AT_LEAST_ONCE and NONE, and checked when other rows arrive.
             """
-            interval_ms = _positive("set_batch_interval_ms", interval_ms)
-            self._settings = replace(self._settings, interval_ms=interval_ms)
-            return self
+            return self._with_number("set_batch_interval_ms", 1, interval_ms=interval_ms)
 
-        def set_max_retries(self, retries: int) -> SqlSink.Builder:
+        def set_max_retries(self, retries: int) -> Self:
             """Set how often a commit is retried while the database does not answer, each time 1 s later; 3 by default.
 
             As often rows that are written directly are written again at once, if the database has rolled them back for the
             sake of others: after a deadlock or a serialization failure.
             """
-            if retries < 0:
-                raise ConfigurationError(f"set_max_retries: expected 0 or more, got {retries}.")
-            self._settings = replace(self._settings, max_retries=retries)
-            return self
+            return self._with_number("set_max_retries", 0, max_retries=retries)
 
-        def set_commit_retention(self, retention: Duration | timedelta | None) -> SqlSink.Builder:
+        def set_commit_retention(self, retention: Duration | timedelta | None) -> Self:
             """Set how long committed transactions are remembered: by default 30 days; None: for ever.
 
             Checkpoints and savepoints that are older cannot be restored with this sink. After this
@@ -162,24 +153,23 @@ class SqlSink(StagingSink):
                 raise ConfigurationError(
                     f"set_commit_retention: expected more than 0, got {retention}."
                 )
-            self._settings = replace(self._settings, retention=retention)
-            return self
+            return self._with(retention=retention)
 
-        def set_engine_options(self, options: dict[str, Any]) -> SqlSink.Builder:
+        def set_engine_options(self, options: dict[str, Any]) -> Self:
             """Set arguments of SQLAlchemy's `create_engine`, such as `connect_args`.
 
             Connections are never pooled.
             """
             return self._target(engine_options=dict(options))
 
-        def set_timeout(self, timeout: Duration | timedelta) -> SqlSink.Builder:
+        def set_timeout(self, timeout: Duration | timedelta) -> Self:
             """Set how long the database may take for one answer before the job restarts; 2 minutes by default.
 
             A commit of many rows takes as long as it needs: each of its statements has this time.
             """
             return self._target(timeout_s=checked_timeout("SqlSink.set_timeout", timeout))
 
-        def set_own_tables(self, staged: str, commits: str) -> SqlSink.Builder:
+        def set_own_tables(self, staged: str, commits: str) -> Self:
             """Name the sink's own two tables; by default penstock_staged and penstock_commits."""
             return self._target(staged_name=staged, commits_name=commits)
 
@@ -200,10 +190,8 @@ class SqlSink(StagingSink):
                 )
             return SqlSink(self._settings)
 
-        def _target(self, **changes: Any) -> SqlSink.Builder:
-            target = replace(self._settings.target, **changes)
-            self._settings = replace(self._settings, target=target)
-            return self
+        def _target(self, **changes: Any) -> Self:
+            return self._with(target=replace(self._settings.target, **changes))
 
     def validate(self) -> None:
         SqlDatabase(self._settings.target, "SqlSink on the driver").check()
@@ -216,10 +204,6 @@ class SqlSink(StagingSink):
             database.check_fields(columns, input_type)
         database.check_rights(columns)
 
-    @property
-    def is_exactly_once(self) -> bool:
-        return self._settings.is_exactly_once
-
     def staging_writer(self, context: WriterContext) -> SinkWriter:
         return _SqlStagingWriter(self._settings, context)
 
@@ -230,12 +214,14 @@ class SqlSink(StagingSink):
         return _SqlCommitter(self._settings)
 
 
-class _SqlWriter(ABC):
+class _SqlWriter(RowsWriter):
     """Makes rows from records, and passes them on in pieces."""
+
+    sink_name = "SqlSink"
 
     def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
         self._settings = settings
-        where = f"SqlSink, subtask {context.subtask} of {context.parallelism}"
+        where = subtask_of(self.sink_name, context)
         self._database = SqlDatabase(settings.target, where)
         self._columns = _columns(settings.target, context.input_type)
         self._make = changes_maker(self._columns)
@@ -243,12 +229,8 @@ class _SqlWriter(ABC):
         self._kinds: list[RowKind] = []
         """Of the rows, if there are key columns: without them all are INSERT."""
 
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self.write_converted(self.convert(batch), watermark_ms)
-
-    def convert(self, batch: Batch) -> Changes:
-        assert isinstance(batch, RowBatch), "an SqlSink accepts rows"
-        changes = self._make(batch.values)
+    def converted(self, values: Sequence[Any]) -> Changes:
+        changes = self._make(values)
         if not self._settings.target.key_columns:
             _refuse_changes(changes)
         return changes
@@ -439,9 +421,3 @@ def _refuse_changes(changes: Changes) -> None:
 def _check_names(setter: str, names: Sequence[str]) -> None:
     if isinstance(names, str) or not names or len(set(names)) != len(names):
         raise ConfigurationError(f"{setter}: expected a list of different names, got {names!r}.")
-
-
-def _positive(setter: str, value: int) -> int:
-    if value < 1:
-        raise ConfigurationError(f"{setter}: expected 1 or more, got {value}.")
-    return value

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.api.base import (
@@ -28,11 +29,17 @@ from penstock.connectors.api.base import (
     SourceReader,
     SplitEnumerator,
 )
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.sql.checks import field_kind
-from penstock.connectors.sql.engine import import_sqlalchemy, make_engine, shown_url
-from penstock.connectors.sql.errors import error_of, told
-from penstock.connectors.sql.limits import QUERY_TIMEOUT_S, answered, checked_timeout, each_answered
-from penstock.connectors.sql.queries import without_end
+from penstock.connectors.sql.engine import import_sqlalchemy, make_engine, reflected, shown_url
+from penstock.connectors.sql.errors import (
+    QUERY_TIMEOUT_S,
+    answered,
+    checked_timeout,
+    each_answered,
+    error_of,
+    told,
+)
 from penstock.connectors.sql.zones import instants_of
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.engine.model.row import make_row
@@ -41,6 +48,34 @@ from penstock.engine.runtime.elements import Batch, RowBatch
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+
+# ---------------------------------------------------------------------- queries
+# Queries of users, made fit to stand in a FROM clause. Does not parse SQL: it only tells texts
+# and comments from the rest.
+
+
+_PARTS: Final = re.compile(
+    r"""(?P<kept>'(?:[^']|'')*'|"[^"]*"|`[^`]*`|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)"""
+    r"""|(?P<passed>--[^\n]*|/\*.*?\*/|\s+)|(?P<end>;)|.""",
+    re.DOTALL,
+)
+
+
+def without_end(query: str) -> str:
+    """The query without semicolons that only comments and blanks follow."""
+    ends: list[int] = []
+    for part in _PARTS.finditer(query):
+        if part["end"]:
+            ends.append(part.start())
+        elif not part["passed"]:
+            ends = []
+    for end in reversed(ends):
+        query = query[:end] + query[end + 1 :]
+    return query
+
+
+# ---------------------------------------------------------------------- sql source
+
 
 FETCH_ROWS: Final = 1000
 SPLITS: Final = 16
@@ -95,35 +130,34 @@ class SqlSource(Source):
         """Return a builder."""
         return SqlSource.Builder()
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds an SqlSource; URL, row type, and a table or query are required."""
 
-        def __init__(self) -> None:
-            self._settings = _Settings()
+        begin = _Settings
 
-        def set_url(self, url: str) -> SqlSource.Builder:
+        def set_url(self, url: str) -> Self:
             """Set the URL, as SQLAlchemy takes it; the executors get it with the job, password included."""
-            return self._set(url=url)
+            return self._with(url=url)
 
-        def set_table(self, table: str, schema: str | None = None) -> SqlSource.Builder:
+        def set_table(self, table: str, schema: str | None = None) -> Self:
             """Set the table or view."""
-            return self._set(table=table, schema=schema)
+            return self._with(table=table, schema=schema)
 
-        def set_query(self, query: str) -> SqlSource.Builder:
+        def set_query(self, query: str) -> Self:
             """Set a SELECT statement instead of a table. It must do in a FROM clause."""
-            return self._set(query=query)
+            return self._with(query=query)
 
-        def set_row_type(self, row_type: TypeInformation) -> SqlSource.Builder:
+        def set_row_type(self, row_type: TypeInformation) -> Self:
             """Set the ROW type of the records, with names: these columns are read."""
             if not isinstance(row_type, RowTypeInfo):
                 raise TypeError(
                     f"set_row_type takes Types.ROW_NAMED([...], [...]), got {row_type}."
                 )
-            return self._set(row_type=row_type)
+            return self._with(row_type=row_type)
 
         def set_partition_column(
             self, column: str, splits: int = SPLITS, *, order: Sequence[str] = ()
-        ) -> SqlSource.Builder:
+        ) -> Self:
             """Set the column of numbers, dates or times by whose ranges subtasks share the rows.
 
             Without it, one subtask reads everything, in the order of all columns.
@@ -138,27 +172,25 @@ class SqlSource(Source):
                 raise ConfigurationError(
                     f"set_partition_column: splits is 1 or more, got {splits}."
                 )
-            return self._set(column=column, splits=splits, order=tuple(order))
+            return self._with(column=column, splits=splits, order=tuple(order))
 
-        def set_fetch_size(self, rows: int) -> SqlSource.Builder:
+        def set_fetch_size(self, rows: int) -> Self:
             """Set how many rows are fetched at once and make a batch; 1,000 by default.
 
             On MySQL and MariaDB the whole of a range is fetched at once, and cut into batches.
             """
-            if rows < 1:
-                raise ConfigurationError(f"set_fetch_size: expected 1 or more, got {rows}.")
-            return self._set(fetch_rows=rows)
+            return self._with_number("set_fetch_size", 1, fetch_rows=rows)
 
-        def set_engine_options(self, options: dict[str, Any]) -> SqlSource.Builder:
+        def set_engine_options(self, options: dict[str, Any]) -> Self:
             """Set arguments of SQLAlchemy's `create_engine`. Connections are never pooled."""
-            return self._set(engine_options=dict(options))
+            return self._with(engine_options=dict(options))
 
-        def set_timeout(self, timeout: Duration | dt.timedelta) -> SqlSource.Builder:
+        def set_timeout(self, timeout: Duration | dt.timedelta) -> Self:
             """Set how long the database may take for one answer before the job restarts; 10 minutes by default.
 
             A query that sorts a large table gives no answer before it is done.
             """
-            return self._set(timeout_s=checked_timeout("SqlSource.set_timeout", timeout))
+            return self._with(timeout_s=checked_timeout("SqlSource.set_timeout", timeout))
 
         def build(self) -> SqlSource:
             """Return the source. Raises ConfigurationError if something required is missing."""
@@ -170,10 +202,6 @@ class SqlSource(Source):
             if settings.row_type is None:
                 raise ConfigurationError("SqlSource: set_row_type is missing before build().")
             return SqlSource(settings)
-
-        def _set(self, **changes: Any) -> SqlSource.Builder:
-            self._settings = replace(self._settings, **changes)
-            return self
 
     @property
     def produced_type(self) -> TypeInformation | None:
@@ -305,10 +333,7 @@ class _Reading:
             inner = sql.text(f"{query}\n")  # it may end in a comment
             return inner.columns().subquery("penstock_query")
         if self._table is None:  # Its types are those that values come in.
-            metadata = sql.MetaData()
-            self._table = sql.Table(
-                settings.table, metadata, schema=settings.schema, autoload_with=self._engine
-            )
+            self._table = reflected(self._engine, settings.table, settings.schema)
         return self._table
 
     def _column(self, name: str) -> Any:

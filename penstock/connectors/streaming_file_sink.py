@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from typing import Self
 
 from penstock.common.serialization import BulkWriterFactory, Encoder
 from penstock.connectors.api.base import SinkWriter, WriterContext
 from penstock.connectors.files.hidden_parts import LocalParts
-from penstock.connectors.files.parts import PartStore
+from penstock.connectors.files.parts import IN_PROGRESS, PartStore
 from penstock.connectors.files.settings import OutputFileConfig, RollingPolicy, _SinkSettings
 from penstock.connectors.files.sink import FileSink
-from penstock.connectors.files.sink_names import IN_PROGRESS
 from penstock.connectors.files.writer import FileWriter
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.texts.redaction import without_credentials
@@ -60,7 +60,7 @@ class StreamingFileSink(FileSink):
     class BaseBuilder(FileSink.BaseBuilder):
         """Builds a StreamingFileSink, with the settings of FileSink's builder."""
 
-        def with_rolling_policy(self, policy: RollingPolicy) -> StreamingFileSink.BaseBuilder:
+        def with_rolling_policy(self, policy: RollingPolicy) -> Self:
             """Set when a part file is closed and another one started."""
             super().with_rolling_policy(policy)
             return self

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from penstock.connectors.api.base import Batch
+from penstock.connectors.cdc.records import RecordMaker
 from penstock.connectors.cdc.splits import SnapshotSplit, StreamSplit, TableId
+from penstock.connectors.cdc.tables import TableShape
 
 
 class Begin(NamedTuple):
@@ -19,7 +21,13 @@ class Begin(NamedTuple):
 
 
 class DriverSide(ABC):
-    """The driver's connection."""
+    """The driver's connection. `shapes`: of the tables."""
+
+    def __init__(self, settings: Any, shapes: Sequence[TableShape], where: str) -> None:
+        self._settings = settings
+        self._shapes = {shape.table: shape for shape in shapes}
+        self._where = where
+        self._open: Any = None
 
     @abstractmethod
     def begin(self) -> Begin:
@@ -54,14 +62,35 @@ class ChangeStream(ABC):
 
 
 class ReaderSide(ABC):
-    """A subtask's connections."""
+    """A subtask's connections. `reflected`: where the database's log ended when the shapes were read.
 
-    @abstractmethod
+    `ranges`: reads ranges, on the fetcher's thread.
+    """
+
+    ranges: ClassVar[type[Any]]
+
+    def __init__(
+        self,
+        settings: Any,
+        shapes: Sequence[TableShape],
+        maker: RecordMaker,
+        reflected: Any,
+        where: str,
+    ) -> None:
+        self._settings = settings
+        self._shapes = {shape.table: shape for shape in shapes}
+        self._maker = maker
+        self._reflected = reflected
+        self._where = where
+
     def rows(self, split: SnapshotSplit) -> Iterator[tuple[Batch, SnapshotSplit]]:
         """Yield the rows of a range that are behind `split.after`, each batch with the split behind it.
 
         The last split is finished, with an empty batch.
         """
+        reader = self.ranges(self._settings, self._maker, self._where)
+        rows: Iterator[tuple[Batch, SnapshotSplit]] = reader.rows(split, self._shapes[split.table])
+        return rows
 
     @abstractmethod
     def changes(self, split: StreamSplit) -> ChangeStream:

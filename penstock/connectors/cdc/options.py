@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar, Final, Self
 
-from penstock.connectors.api.messaging.builder import CompleteBuilder, checked_kind
+from penstock.connectors.api.builder import SettingsBuilder, checked_kind
 from penstock.connectors.cdc.records import (
     DEBEZIUM,
     METADATA_COLUMNS,
+    ROWS,
     JsonDebeziumDeserializationSchema,
 )
 from penstock.connectors.cdc.splits import TableId
-from penstock.connectors.sql.limits import QUERY_TIMEOUT_S, checked_timeout
+from penstock.connectors.sql.errors import QUERY_TIMEOUT_S, checked_timeout
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.time import Duration
 
@@ -82,7 +83,26 @@ class ReadLimits:
     timeout_s: float = QUERY_TIMEOUT_S
 
 
-class CdcBuilder(CompleteBuilder):
+@dataclass(frozen=True, slots=True)
+class CdcSettings:
+    """What the builder collected. `parameters`: more of the database's client, such as sslmode. `database`: PostgreSQL's."""
+
+    host: str = ""
+    port: int = 0
+    database: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    tables: tuple[TableId, ...] = ()
+    startup: StartupOptions = field(default_factory=StartupOptions.initial)
+    mode: ChangelogMode = ChangelogMode.ALL
+    metadata: tuple[str, ...] = ()
+    form: str = ROWS
+    limits: ReadLimits = field(default_factory=ReadLimits)
+    ignores_truncate: bool = False
+    parameters: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+class CdcBuilder(SettingsBuilder):
     """What the builders share. `settings` has a field for each setter."""
 
     modes: ClassVar[tuple[str, ...]]
@@ -90,17 +110,15 @@ class CdcBuilder(CompleteBuilder):
 
     def hostname(self, hostname: str) -> Self:
         """Set the host of the database; for PostgreSQL also the directory of its Unix socket."""
-        return self._with_a(str, self._call("hostname"), host=hostname)
+        return self._with_a(str, "hostname", host=hostname)
 
     def port(self, port: int) -> Self:
         """Set the port."""
-        if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
-            raise ConfigurationError(f"{self._call('port')}: expected 1 to 65535, got {port!r}.")
-        return self._with(port=port)
+        return self._with_number("port", 1, 65535, port=port)
 
     def username(self, username: str) -> Self:
         """Set the user, who may read the tables and replicate."""
-        return self._with_a(str, self._call("username"), user=username)
+        return self._with_a(str, "username", user=username)
 
     def password(self, password: str) -> Self:
         """Set the password; the executors get it with the job."""
@@ -120,7 +138,7 @@ class CdcBuilder(CompleteBuilder):
 
     def changelog_mode(self, mode: ChangelogMode) -> Self:
         """Set what an update gives; by default the row before and the row after it."""
-        return self._with_a(ChangelogMode, self._call("changelog_mode"), mode=mode)
+        return self._with_a(ChangelogMode, "changelog_mode", mode=mode)
 
     def metadata_columns(self, *names: str) -> Self:
         """Add fields to each Row: database_name, schema_name, table_name, op_ts.
@@ -162,9 +180,6 @@ class CdcBuilder(CompleteBuilder):
     @abstractmethod
     def build(self) -> Any:
         """Return the source. Raises ConfigurationError: something is missing."""
-
-    def _call(self, setter: str) -> str:
-        return f"{self.name}.{setter}"
 
     def _tables(self, example: str, default: str | None) -> tuple[TableId, ...]:
         """The tables, each once. `default`: the schema of names without one; None: they need one.

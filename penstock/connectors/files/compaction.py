@@ -12,8 +12,9 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.files.parts import Part, PartStore
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.formats.file_access import open_input
@@ -32,42 +33,38 @@ class FileCompactStrategy:
         """Return a builder."""
         return FileCompactStrategy.Builder()
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds a FileCompactStrategy; at least one of the two conditions is required."""
 
         def __init__(self) -> None:
-            self._strategy = FileCompactStrategy()
+            super().__init__(FileCompactStrategy())
 
         def build(self) -> FileCompactStrategy:
             """Return the strategy."""
-            if self._strategy.checkpoints is None and self._strategy.size_threshold is None:
+            strategy: FileCompactStrategy = self._settings
+            if strategy.checkpoints is None and strategy.size_threshold is None:
                 raise ConfigurationError(
                     "FileCompactStrategy: at least one condition is needed: call enable_compaction_on_checkpoint or "
                     "set_size_threshold before build()."
                 )
-            return self._strategy
+            return strategy
 
-        def enable_compaction_on_checkpoint(
-            self, num_checkpoints_before_compaction: int
-        ) -> FileCompactStrategy.Builder:
+        def enable_compaction_on_checkpoint(self, num_checkpoints_before_compaction: int) -> Self:
             """Compact every `num_checkpoints_before_compaction` checkpoints."""
             checkpoints = _at_least(
                 1, num_checkpoints_before_compaction, "enable_compaction_on_checkpoint"
             )
-            self._strategy = replace(self._strategy, checkpoints=checkpoints)
-            return self
+            return self._with(checkpoints=checkpoints)
 
-        def set_size_threshold(self, size_threshold: int) -> FileCompactStrategy.Builder:
+        def set_size_threshold(self, size_threshold: int) -> Self:
             """Compact when a bucket's parts have this many bytes, as checked at each checkpoint."""
             size = _at_least(0, size_threshold, "set_size_threshold")
-            self._strategy = replace(self._strategy, size_threshold=size)
-            return self
+            return self._with(size_threshold=size)
 
-        def set_num_compact_threads(self, num_compact_threads: int) -> FileCompactStrategy.Builder:
+        def set_num_compact_threads(self, num_compact_threads: int) -> Self:
             """Accept a number of threads, and ignore it: each subtask compacts its own files."""
             threads = _at_least(1, num_compact_threads, "set_num_compact_threads")
-            self._strategy = replace(self._strategy, compact_threads=threads)
-            return self
+            return self._with(compact_threads=threads)
 
 
 class FileCompactor(ABC):

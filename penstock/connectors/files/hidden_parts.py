@@ -15,10 +15,13 @@ from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 
-from penstock.connectors.files.parts import CountedOutput, Part, PartOutput, PartStore
-from penstock.connectors.files.sink_names import (
+from penstock.connectors.files.parts import (
     IN_PROGRESS,
     PENDING,
+    CountedOutput,
+    Part,
+    PartOutput,
+    PartStore,
     in_progress,
     leftovers,
     unique_name,

@@ -5,10 +5,11 @@ Source: Flink OutputFileConfig, RollingPolicy, DefaultRollingPolicy, OnCheckpoin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Self
 
 from penstock.common.serialization import BulkWriterFactory, Encoder
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.files.buckets import BucketAssigner
 from penstock.connectors.files.compaction import FileCompactor, FileCompactStrategy
 from penstock.engine.model.errors import ConfigurationError
@@ -38,22 +39,21 @@ class OutputFileConfig:
         """Return a builder."""
         return OutputFileConfig.OutputFileConfigBuilder()
 
-    class OutputFileConfigBuilder:
+    class OutputFileConfigBuilder(SettingsBuilder):
         """Builds an OutputFileConfig."""
 
         def __init__(self) -> None:
-            self._config = OutputFileConfig()
+            super().__init__(OutputFileConfig())
 
-        def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            self._config = replace(self._config, part_prefix=_file_name(prefix, "prefix"))
-            return self
+        def with_part_prefix(self, prefix: str) -> Self:
+            return self._with(part_prefix=_file_name(prefix, "prefix"))
 
-        def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            self._config = replace(self._config, part_suffix=_file_name(suffix, "suffix"))
-            return self
+        def with_part_suffix(self, suffix: str) -> Self:
+            return self._with(part_suffix=_file_name(suffix, "suffix"))
 
         def build(self) -> OutputFileConfig:
-            return self._config
+            config: OutputFileConfig = self._settings
+            return config
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from penstock.common.time import Duration
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
@@ -22,6 +22,7 @@ from penstock.connectors.api.base import (
     ReaderContext,
     Source,
 )
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.time import millis_of
 from penstock.engine.runtime.elements import Batch
@@ -72,9 +73,7 @@ class FileSource(Source):
 
     @property
     def boundedness(self) -> Boundedness:
-        if self._settings.interval_ms is None:
-            return Boundedness.BOUNDED
-        return Boundedness.CONTINUOUS_UNBOUNDED
+        return Boundedness.of(is_bounded=self._settings.interval_ms is None)
 
     @property
     def produced_type(self) -> TypeInformation | None:
@@ -100,7 +99,7 @@ class FileSource(Source):
         return _FileReader(context, self._settings.file_format)
 
 
-class FileSourceBuilder:
+class FileSourceBuilder(SettingsBuilder):
     """Builds a FileSource; the setters return the builder."""
 
     def __init__(self, file_format: FileFormat, paths: tuple[str, ...]) -> None:
@@ -110,14 +109,9 @@ class FileSourceBuilder:
             )
         if not paths:
             raise ConfigurationError("FileSource needs at least one path.")
-        self._format = file_format
-        self._paths = tuple(str(path) for path in paths)
-        self._interval_ms: int | None = None
-        self._times = 1
-        self._split_bytes = DEFAULT_SPLIT_BYTES
-        self._is_splittable = True
+        super().__init__(_FileSettings(file_format, tuple(map(str, paths))))
 
-    def monitor_continuously(self, discovery_interval: Duration) -> FileSourceBuilder:
+    def monitor_continuously(self, discovery_interval: Duration) -> Self:
         """Look for new files at this interval, without end."""
         interval_ms = millis_of(discovery_interval)
         if interval_ms < 1:
@@ -125,24 +119,21 @@ class FileSourceBuilder:
                 "FileSource: monitor_continuously needs an interval of at least 1 ms, got "
                 f"{interval_ms} ms."
             )
-        self._interval_ms = interval_ms
-        return self
+        return self._with(interval_ms=interval_ms)
 
-    def process_static_file_set(self) -> FileSourceBuilder:
+    def process_static_file_set(self) -> Self:
         """Read the files that are there at the start, then end (default)."""
-        self._interval_ms = None
-        return self
+        return self._with(interval_ms=None)
 
-    def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder:
+    def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> Self:
         """Set whether files may be split."""
-        self._is_splittable = file_enumerator.is_splittable
-        return self
+        return self._with(is_splittable=file_enumerator.is_splittable)
 
-    def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
+    def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> Self:
         """Accept an assigner, and ignore it: all machines read the same mounted files."""
         return self
 
-    def with_partition_fields(self, row_type: RowTypeInfo) -> FileSourceBuilder:
+    def with_partition_fields(self, row_type: RowTypeInfo) -> Self:
         """Give records the fields that their file's folders tell, as `year=2026/month=11`. Not in PyFlink.
 
         Rows and columns get them behind their own fields; a line becomes the field `value` of a Row.
@@ -151,42 +142,31 @@ class FileSourceBuilder:
             row_type: names and types of the fields, such as Types.ROW_NAMED(["year", "month"], [Types.INT(), Types.INT()]). A
                 folder `__HIVE_DEFAULT_PARTITION__` stands for None.
         """
-        self._format = PartitionedFormat(self._format, row_type)
-        return self
+        file_format = PartitionedFormat(self._settings.file_format, row_type)
+        return self._with(file_format=file_format)
 
-    def set_split_size(self, size_bytes: int) -> FileSourceBuilder:
+    def set_split_size(self, size_bytes: int) -> Self:
         """Set the largest size of a split in bytes. Not in PyFlink."""
         if size_bytes < 1:
             raise ConfigurationError(
                 f"FileSource: the split size must be at least 1 byte, got {size_bytes}."
             )
-        self._split_bytes = size_bytes
-        return self
+        return self._with(split_bytes=size_bytes)
 
-    def repeat(self, times: int) -> FileSourceBuilder:
+    def repeat(self, times: int) -> Self:
         """Read all files this many times. Not in PyFlink."""
         if times < 1:
             raise ConfigurationError(f"FileSource: repeat: times must be at least 1, got {times}.")
-        self._times = times
-        return self
+        return self._with(times=times)
 
     def build(self) -> FileSource:
         """Return the source."""
-        if self._interval_ms is not None and self._times > 1:
+        if self._settings.interval_ms is not None and self._settings.times > 1:
             raise ConfigurationError(
                 "FileSource: repeat() reads a fixed set of files, so it cannot be used with "
                 "monitor_continuously(). Leave one of the two out."
             )
-        return FileSource(
-            _FileSettings(
-                self._format,
-                self._paths,
-                self._interval_ms,
-                self._times,
-                self._split_bytes,
-                self._is_splittable,
-            )
-        )
+        return FileSource(self._settings)
 
 
 @dataclass(frozen=True, slots=True)

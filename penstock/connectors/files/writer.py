@@ -12,9 +12,8 @@ from typing import Any, BinaryIO, Final
 
 from penstock.common.serialization import BulkWriter
 from penstock.connectors.files.compaction import Compaction
-from penstock.connectors.files.parts import Part, PartOutput, PartStore
+from penstock.connectors.files.parts import IN_PROGRESS, Part, PartOutput, PartStore
 from penstock.connectors.files.settings import RollingPolicy, _SinkSettings
-from penstock.connectors.files.sink_names import IN_PROGRESS
 from penstock.engine.runtime.elements import Batch, RowBatch
 from penstock.engine.runtime.interruption import uninterruptible
 from penstock.engine.runtime.sink import SendFigures, WriterContext

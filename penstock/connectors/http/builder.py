@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Final, Self
 
 from penstock.common.time import Duration
-from penstock.connectors.api.messaging.tls import TlsBuilder
+from penstock.connectors.api.builder import TlsBuilder, checked_ms, checked_number
 from penstock.connectors.clients.http import PLAIN, is_plain
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.model.time import millis_of
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """RFC 9110, 5.6.2."""
@@ -49,9 +48,7 @@ class HttpBuilder(TlsBuilder):
 
     def set_timeout(self, timeout: Duration) -> Self:
         """Set how long one try may take, from the connection to the last byte; 30 s by default."""
-        timeout_s = millis_of(timeout) / 1000
-        if timeout_s <= 0:
-            raise ConfigurationError(f"{self.name}.set_timeout: expected 1 ms or more.")
+        timeout_s = checked_ms(self._call("set_timeout"), timeout) / 1000
         return self._with(limits=replace(self._settings.limits, timeout_s=timeout_s))
 
     def set_retries(self, retries: int) -> Self:
@@ -59,10 +56,7 @@ class HttpBuilder(TlsBuilder):
 
         Delays grow from 0.25 s to 30 s, half of it by chance. `Retry-After` of the server wins, up to 30 s.
         """
-        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise ConfigurationError(
-                f"{self.name}.set_retries: expected 0 or more, got {retries!r}."
-            )
+        checked_number(self._call("set_retries"), retries, 0)
         return self._with(limits=replace(self._settings.limits, retries=retries))
 
     def _check_tls(self, url: str) -> None:

@@ -9,25 +9,16 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
-from penstock.connectors.api.base import (
-    Accepts,
-    Batch,
-    Committer,
-    DeliveryGuarantee,
-    RowBatch,
-    SinkWriter,
-    WriterContext,
-)
-from penstock.connectors.api.messaging.bodies import bodies_of
-from penstock.connectors.api.staging_sink import StagingSink
+from penstock.connectors.api.base import DeliveryGuarantee
+from penstock.connectors.api.builder import MISSING
+from penstock.connectors.api.sending import Outlet, PieceSink, bodies_of, pieces_of
 from penstock.connectors.clients.http import HttpClient, HttpLimits, HttpRequest, checked_url
 from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.http.builder import HttpBuilder, checked_header, is_header_value
-from penstock.engine.model.errors import ConfigurationError, ExternalError
-from penstock.engine.runtime.sink import SendFigures
+from penstock.engine.model.errors import ConfigurationError
 
 _NAME: Final = "HttpSink"
 _FORMS: Final = {
@@ -40,8 +31,8 @@ _FORMS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    url: str | None = field(default=None, repr=False)
-    schema: SerializationSchema | None = None
+    url: str = field(default="", repr=False)
+    schema: SerializationSchema = MISSING
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: HttpLimits = field(default_factory=HttpLimits)
@@ -54,11 +45,10 @@ class _Settings:
     guarantee: DeliveryGuarantee = DeliveryGuarantee.AT_LEAST_ONCE
 
 
-class HttpSink(StagingSink):
+class HttpSink(PieceSink):
     """Sends requests to an HTTP server. Not in PyFlink. Build it with `HttpSink.builder()`."""
 
-    accepts = Accepts.ROWS
-    is_converting = True
+    name = _NAME
 
     def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
@@ -72,9 +62,7 @@ class HttpSink(StagingSink):
         """Builds an HttpSink; the setters return the builder."""
 
         name = _NAME
-
-        def __init__(self) -> None:
-            super().__init__(_Settings())
+        begin = _Settings
 
         def set_url(self, url: str, method: str = "POST") -> Self:
             """Set the address, and the method: POST, PUT or PATCH."""
@@ -86,12 +74,7 @@ class HttpSink(StagingSink):
 
         def set_serializer(self, schema: SerializationSchema) -> Self:
             """Set the schema that makes bytes of a record."""
-            if not isinstance(schema, SerializationSchema):
-                raise TypeError(
-                    f"{_NAME}.set_serializer: expected a SerializationSchema, got "
-                    f"{type(schema).__name__}."
-                )
-            return self._with(schema=schema)
+            return self._with_schema(SerializationSchema, "set_serializer", schema)
 
         def set_body_form(self, form: str) -> Self:
             """Set how records become a body: "json-array", the default, "lines", or "single": a request for each."""
@@ -126,12 +109,7 @@ class HttpSink(StagingSink):
 
             Requests are then sent when a checkpoint is complete, with keys that name it.
             """
-            if guarantee not in {DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.EXACTLY_ONCE}:
-                raise ConfigurationError(
-                    f"{_NAME}.set_delivery_guarantee: expected DeliveryGuarantee.AT_LEAST_ONCE or "
-                    f"EXACTLY_ONCE, got {guarantee!r}."
-                )
-            return self._with(guarantee=guarantee)
+            return self._with_guarantee(guarantee)
 
         def build(self) -> HttpSink:
             """Return the sink. Raises ConfigurationError: something is missing, or does not go together."""
@@ -147,23 +125,13 @@ class HttpSink(StagingSink):
                 )
             return HttpSink(settings)
 
-    @property
-    def is_exactly_once(self) -> bool:
-        return self._settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE
-
     def validate(self) -> None:
         """Check the files of TLS. Raises ConfigurationError. Nothing is sent."""
         if self._settings.tls is not None:
             self._settings.tls.context(f"{_NAME} on the driver")
 
-    def direct_writer(self, context: WriterContext) -> SinkWriter:
-        return _DirectWriter(self._settings, context)
-
-    def staging_writer(self, context: WriterContext) -> SinkWriter:
-        return _StagingWriter(self._settings, context)
-
-    def committer(self) -> Committer:
-        return _SendingCommitter(self._settings)
+    def outlet(self, where: str) -> _RequestOutlet:
+        return _RequestOutlet(self._settings, where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,49 +142,29 @@ class StagedRequest:
     body: bytes
 
 
-class _Sender:
-    """Sends bodies with the settings of a sink."""
+_Keyed: TypeAlias = tuple[str | None, bytes]
+"""The key, if there is a function for it, and the bytes of a record."""
+
+
+class _RequestOutlet(Outlet[_Keyed]):
+    """Sends requests. A try that is made again has the same key."""
 
     def __init__(self, settings: _Settings, where: str) -> None:
         self._settings = settings
-        self._client = HttpClient(where, settings.limits, settings.tls)
-        self._headers = {"Content-Type": _FORMS[settings.form][3], **settings.headers}
+        self._where = where
+        self._client: HttpClient | None = None
 
-    def send(self, key: str, body: bytes) -> None:
-        settings = self._settings
-        assert settings.url is not None
-        headers = {**self._headers, settings.key_header: key}
-        self._client.send(HttpRequest(settings.url, settings.method, headers, body))
-
-    def close(self) -> None:
-        self._client.release()
-
-
-class _Writer:
-    """What both writers do: make bytes of records, and bodies of these."""
-
-    def __init__(self, settings: _Settings, context: WriterContext) -> None:
-        self.settings = settings
-        self.where = f"{_NAME}, subtask {context.subtask} of {context.parallelism}"
-        self.sent = SendFigures()
-
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self.write_converted(self.convert(batch), watermark_ms)
-
-    def convert(self, batch: Batch) -> list[tuple[str | None, bytes]]:
-        """The key, if there is a function for it, and the bytes of each record."""
-        assert isinstance(batch, RowBatch), "an HttpSink accepts rows"
-        schema, key = self.settings.schema, self.settings.key
-        assert schema is not None
-        made: list[tuple[str | None, bytes]] = []
-        for value, body in zip(batch.values, bodies_of(schema, batch.values), strict=True):
+    def converted(self, values: Sequence[Any]) -> list[_Keyed]:
+        key, is_lines = self._settings.key, self._settings.form == "lines"
+        made: list[_Keyed] = []
+        for value, body in zip(values, bodies_of(self._settings.schema, values), strict=True):
             name = None if key is None else key(value)
             if key is not None and not (name and is_header_value(name)):
                 raise ValueError(
                     f"the function of set_idempotency_key gave {name!r:.100} for {value!r:.200}; "
                     "expected a printable text of signs of Latin-1, as a header has it"
                 )
-            made.append((name, self._line(body) if self.settings.form == "lines" else body))
+            made.append((name, self._line(body) if is_lines else body))
         return made
 
     def _line(self, body: bytes) -> bytes:
@@ -224,112 +172,50 @@ class _Writer:
         line = body.removesuffix(b"\n")
         if b"\n" in line:
             raise ValueError(
-                f"{self.where}: a record has a line end in it, so it would be several records in a "
-                f'body of form "lines": {line!r:.200}. Serialize it without, as JSON does, '
-                "or choose "
-                'set_body_form("json-array") or set_body_form("single").'
+                f"{self._where}: a record has a line end in it, so it would be several records in "
+                f'a body of form "lines": {line!r:.200}. Serialize it without, as JSON does, '
+                'or choose set_body_form("json-array") or set_body_form("single").'
             )
         return line
 
-    def write_converted(
-        self, converted: Sequence[tuple[str | None, bytes]], watermark_ms: int
-    ) -> None:
-        raise NotImplementedError
+    def size(self, one: _Keyed) -> int:
+        return len(one[1])
 
+    def pieces(self, converted: list[_Keyed]) -> Iterator[list[_Keyed]]:
+        settings = self._settings
+        most = 1 if settings.form == "single" else settings.most_records
+        # What stands between two records counts, too.
+        return pieces_of(converted, lambda one: len(one[1]) + 1, most, settings.most_bytes + 1)
 
-class _DirectWriter(_Writer):
-    """Sends each batch before `write` returns. A try that is made again has the same key."""
+    def open(self) -> None:
+        self._client = HttpClient(self._where, self._settings.limits, self._settings.tls)
 
-    def __init__(self, settings: _Settings, context: WriterContext) -> None:
-        super().__init__(settings, context)
-        self._sender = _Sender(settings, self.where)
+    def send(self, piece: Sequence[_Keyed]) -> int:
+        body = self._body(piece)
+        self._post(piece[0][0] or uuid.uuid4().hex, body)
+        return len(body)
 
-    def write_converted(
-        self, converted: Sequence[tuple[str | None, bytes]], watermark_ms: int
-    ) -> None:
-        for piece in _pieces(self.settings, converted):
-            body = _body(self.settings, piece)
-            try:
-                self._sender.send(piece[0][0] or uuid.uuid4().hex, body)
-            except ExternalError:
-                self.sent.errors += len(piece)
-                raise
-            self.sent.bytes += len(body)
+    def staged(self, piece: Sequence[_Keyed], attempt: str, number: str) -> StagedRequest:
+        # Names of operators may have what no header can have.
+        key = hashlib.sha256(f"{attempt}:{number}".encode()).hexdigest()[:40]
+        return StagedRequest(f"{key}-{number.partition(':')[0]}", self._body(piece))
 
-    def prepare_commit(self) -> Sequence[object]:
-        return ()
-
-    def close(self) -> None:
-        self._sender.close()
-
-
-class _StagingWriter(_Writer):
-    """Keeps records for the next checkpoint."""
-
-    def __init__(self, settings: _Settings, context: WriterContext) -> None:
-        super().__init__(settings, context)
-        self._attempt = f"{context.operator_id}:{context.attempt_prefix}-{context.subtask}"
-        self._records: list[tuple[str | None, bytes]] = []
-        self._number = 0
-
-    def write_converted(
-        self, converted: Sequence[tuple[str | None, bytes]], watermark_ms: int
-    ) -> None:
-        self._records += converted
-        self.sent.bytes += sum(len(body) for _, body in converted)
-
-    def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
-        return self._take(str(checkpoint_id))
-
-    def prepare_commit(self) -> Sequence[object]:
-        return self._take("end")
-
-    def close(self) -> None:
-        self._records.clear()
-
-    def _take(self, checkpoint: str) -> list[StagedRequest]:
-        staged = []
-        records, self._records = self._records, []
-        for piece in _pieces(self.settings, records):
-            self._number += 1
-            name = f"{self._attempt}:{checkpoint}:{self._number}"
-            # Names of operators may have what no header can have.
-            key = hashlib.sha256(name.encode()).hexdigest()[:40]
-            staged.append(StagedRequest(f"{key}-{checkpoint}", _body(self.settings, piece)))
-        return staged
-
-
-class _SendingCommitter(Committer):
-    def __init__(self, settings: _Settings) -> None:
-        self._sender = _Sender(settings, f"{_NAME}, commit")
-
-    def commit(self, committables: Sequence[object]) -> None:
+    def commit(self, committables: Sequence[Any]) -> None:
         for staged in committables:
             assert isinstance(staged, StagedRequest)
-            self._sender.send(staged.key, staged.body)
-
-    def abort(self, job_prefix: str) -> None:
-        """Nothing is sent before its commit."""
+            self._post(staged.key, staged.body)
 
     def close(self) -> None:
-        self._sender.close()
+        if self._client is not None:
+            self._client.release()
 
+    def _body(self, piece: Sequence[_Keyed]) -> bytes:
+        before, between, behind, _ = _FORMS[self._settings.form]
+        return before + between.join(body for _, body in piece) + behind
 
-def _body(settings: _Settings, piece: Sequence[tuple[str | None, bytes]]) -> bytes:
-    before, between, behind, _ = _FORMS[settings.form]
-    return before + between.join(body for _, body in piece) + behind
-
-
-def _pieces(
-    settings: _Settings, records: Sequence[tuple[str | None, bytes]]
-) -> Iterator[Sequence[tuple[str | None, bytes]]]:
-    """The records of each request."""
-    most = 1 if settings.form == "single" else settings.most_records
-    begin = size = 0
-    for place, (_, body) in enumerate(records):
-        if place > begin and (place - begin == most or size + len(body) > settings.most_bytes):
-            yield records[begin:place]
-            begin, size = place, 0
-        size += len(body) + 1
-    if begin < len(records):
-        yield records[begin:]
+    def _post(self, key: str, body: bytes) -> None:
+        settings = self._settings
+        kind = _FORMS[settings.form][3]
+        headers = {"Content-Type": kind, **settings.headers, settings.key_header: key}
+        assert self._client is not None
+        self._client.send(HttpRequest(settings.url, settings.method, headers, body))

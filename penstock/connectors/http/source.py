@@ -19,6 +19,7 @@ from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.api.base import Batch, Boundedness, Poller, PollingSource, RowBatch
+from penstock.connectors.api.builder import checked_ms
 from penstock.connectors.api.messaging.records import NO_RECORDS, batch_of
 from penstock.connectors.clients.http import (
     HttpClient,
@@ -31,7 +32,6 @@ from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.http.builder import HttpBuilder
 from penstock.engine.model.errors import ConfigurationError, UserCodeError
 from penstock.engine.model.texts.bounded_text import bounded_repr
-from penstock.engine.model.time import millis_of
 
 # ---------------------------------------------------------------------- json pages
 # Pages of JSON: the records of a page as the bytes that the server has sent, and the next cursor.
@@ -199,9 +199,7 @@ class HttpSource(PollingSource):
         """Builds an HttpSource; the setters return the builder."""
 
         name = _NAME
-
-        def __init__(self) -> None:
-            super().__init__(_Settings())
+        begin = _Settings
 
         def set_url(self, url: str, cursor_parameter: str | None = None) -> Self:
             """Set the address to GET. `cursor_parameter`: the query parameter that has the cursor."""
@@ -225,12 +223,7 @@ class HttpSource(PollingSource):
 
         def set_deserializer(self, schema: DeserializationSchema) -> Self:
             """Set the schema that makes a record of each of a page's records, which are bytes."""
-            if not isinstance(schema, DeserializationSchema):
-                raise TypeError(
-                    f"{_NAME}.set_deserializer: expected a DeserializationSchema, got "
-                    f"{type(schema).__name__}."
-                )
-            return self._with(schema=schema)
+            return self._with_schema(DeserializationSchema, "set_deserializer", schema)
 
         def set_produced_type(self, produced_type: TypeInformation) -> Self:
             """Set the type of records that the page function makes itself; by default they are pickled."""
@@ -242,9 +235,7 @@ class HttpSource(PollingSource):
 
         def set_interval(self, interval: Duration) -> Self:
             """Set the time from an answer without more to the next request; a minute by default."""
-            interval_ms = millis_of(interval)
-            if interval_ms < 1:
-                raise ConfigurationError(f"{_NAME}.set_interval: expected 1 ms or more.")
+            interval_ms = checked_ms(self._call("set_interval"), interval)
             return self._with(interval_s=interval_ms / 1000)
 
         def set_bounded(self) -> Self:
@@ -268,9 +259,7 @@ class HttpSource(PollingSource):
 
     @property
     def boundedness(self) -> Boundedness:
-        if self._settings.is_bounded:
-            return Boundedness.BOUNDED
-        return Boundedness.CONTINUOUS_UNBOUNDED
+        return Boundedness.of(is_bounded=self._settings.is_bounded)
 
     @property
     def produced_type(self) -> TypeInformation | None:

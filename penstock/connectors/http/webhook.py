@@ -17,7 +17,7 @@ from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.api.base import Poller, PollingSource, ReaderContext, SourceReader
-from penstock.connectors.api.messaging.builder import CompleteBuilder, checked_number
+from penstock.connectors.api.builder import SettingsBuilder, checked_ms, checked_number
 from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.http.webhook_server import (
     ListenSettings,
@@ -27,7 +27,6 @@ from penstock.connectors.http.webhook_server import (
     server_context,
 )
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood
-from penstock.engine.model.time import millis_of
 
 _NAME: Final = "WebhookSource"
 _ENCODINGS: Final = ("hex", "base64")
@@ -81,13 +80,11 @@ class WebhookSource(PollingSource):
     def builder() -> WebhookSource.Builder:
         return WebhookSource.Builder()
 
-    class Builder(CompleteBuilder):
+    class Builder(SettingsBuilder):
         """Builds a WebhookSource; the setters return the builder."""
 
         name = _NAME
-
-        def __init__(self) -> None:
-            super().__init__(_Settings())
+        begin = _Settings
 
         def set_address(self, port: int, host: str = "127.0.0.1", path: str = "/") -> Self:
             """Set where to listen, on the machine of the subtask; by default only that machine can send.
@@ -106,7 +103,7 @@ class WebhookSource(PollingSource):
 
         def set_listeners(self, listeners: int) -> Self:
             """Set how many subtasks listen, 1 by default: on the port of set_address, and on those that follow it."""
-            return self._with(listeners=checked_number(f"{_NAME}.set_listeners", listeners, 1))
+            return self._with_number("set_listeners", 1, listeners=listeners)
 
         def set_bearer_token(self, token: str) -> Self:
             """Set the token that requests have in the header Authorization. Others are answered with 401."""
@@ -166,12 +163,7 @@ class WebhookSource(PollingSource):
 
         def set_deserializer(self, schema: DeserializationSchema) -> Self:
             """Set the schema that makes a record of each of a body's records, which are bytes."""
-            if not isinstance(schema, DeserializationSchema):
-                raise TypeError(
-                    f"{_NAME}.set_deserializer: expected a DeserializationSchema, got "
-                    f"{type(schema).__name__}."
-                )
-            return self._with(schema=schema)
+            return self._with_schema(DeserializationSchema, "set_deserializer", schema)
 
         def set_produced_type(self, produced_type: TypeInformation) -> Self:
             """Set the type of records that the function of set_body makes itself; by default they are pickled."""
@@ -197,9 +189,7 @@ class WebhookSource(PollingSource):
 
         def set_answer_timeout(self, timeout: Duration) -> Self:
             """Set how long a request waits for its checkpoint before it is answered with 503; a minute by default."""
-            timeout_ms = millis_of(timeout)
-            if timeout_ms < 1:
-                raise ConfigurationError(f"{_NAME}.set_answer_timeout: expected 1 ms or more.")
+            timeout_ms = checked_ms(self._call("set_answer_timeout"), timeout)
             return self._listen(answer_timeout_s=timeout_ms / 1000)
 
         def set_limits(
@@ -211,12 +201,15 @@ class WebhookSource(PollingSource):
             connections: int = 200,
         ) -> Self:
             """Set how much waits for the job, how large a body is, and how many connections there are at once."""
-            return self._listen(
-                queue_records=checked_number(f"{_NAME}.set_limits", queue_records, 1),
-                queue_bytes=checked_number(f"{_NAME}.set_limits", queue_bytes, 1),
-                body_bytes=checked_number(f"{_NAME}.set_limits", body_bytes, 1),
-                connections=checked_number(f"{_NAME}.set_limits", connections, 1),
-            )
+            limits = {
+                "queue_records": queue_records,
+                "queue_bytes": queue_bytes,
+                "body_bytes": body_bytes,
+                "connections": connections,
+            }
+            for limit in limits.values():
+                checked_number(self._call("set_limits"), limit, 1)
+            return self._listen(**limits)
 
         def build(self) -> WebhookSource:
             """Return the source. Raises ConfigurationError: something is missing, or does not go together."""

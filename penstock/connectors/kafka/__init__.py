@@ -11,7 +11,11 @@ from penstock.connectors.kafka.legacy import (
     FlinkKafkaProducerBase,
     Semantic,
 )
-from penstock.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
+from penstock.connectors.kafka.offsets import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaTopicPartition,
+)
 from penstock.connectors.kafka.record_schema import KafkaRecord, KafkaRecordDeserializationSchema
 from penstock.connectors.kafka.serialization import (
     KafkaRecordSerializationSchema,
@@ -20,7 +24,6 @@ from penstock.connectors.kafka.serialization import (
 )
 from penstock.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
 from penstock.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
-from penstock.connectors.kafka.splits import KafkaTopicPartition
 
 __all__ = [
     "FlinkKafkaConsumer",

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from penstock.common.extras import extra
 from penstock.connectors.api.messaging.properties import int_of
-from penstock.connectors.api.messaging.topics import UnknownTopic
+from penstock.connectors.api.messaging.source import UnknownTopic
+from penstock.connectors.kafka.offsets import KafkaTopicPartition
 from penstock.connectors.kafka.properties import (
     API_TIMEOUT_MS,
     AUTO_OFFSET_RESET,
@@ -24,7 +25,6 @@ from penstock.connectors.kafka.properties import (
     shared_properties,
 )
 from penstock.connectors.kafka.refusals import refusal_of
-from penstock.connectors.kafka.splits import KafkaTopicPartition
 from penstock.engine.hosting.os.clock import within
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 

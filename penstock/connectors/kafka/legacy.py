@@ -14,7 +14,6 @@ from penstock.common.serialization import DeserializationSchema, SerializationSc
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.api.base import DeliveryGuarantee
 from penstock.connectors.api.messaging.properties import checked_properties
-from penstock.connectors.kafka.enumerator import KafkaSubscription
 from penstock.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from penstock.connectors.kafka.properties import (
     AUTO_OFFSET_RESET,
@@ -24,7 +23,7 @@ from penstock.connectors.kafka.properties import (
 )
 from penstock.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from penstock.connectors.kafka.sink import KafkaSink, KafkaSinkSettings
-from penstock.connectors.kafka.source import KafkaSource, KafkaSourceSettings
+from penstock.connectors.kafka.source import KafkaSource, KafkaSourceSettings, KafkaSubscription
 from penstock.engine.model.errors import ConfigurationError
 
 _DISCOVERY: Final = "flink.partition-discovery.interval-millis"

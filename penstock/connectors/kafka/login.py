@@ -22,10 +22,11 @@ from penstock.connectors.kafka.client import (
 from penstock.connectors.kafka.properties import (
     API_TIMEOUT_MS,
     BOOTSTRAP_SERVERS,
+    CA_FILE,
+    PROTOCOL,
     client_properties,
     shared_properties,
 )
-from penstock.connectors.kafka.security import CA_FILE, PROTOCOL
 from penstock.engine.model.errors import ConfigurationError
 
 LOGIN_TIMEOUT_S: Final = 3.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
 from penstock.connectors.api.messaging.staging import ProducedRecords
@@ -60,7 +60,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
     def takes_columns(self) -> bool:
         """Whether records need not be made where the fields' values are there: nothing but the value's schema looks at them."""
         schema = type(self._value_schema)
-        is_alone = self._key_schema is None and self.__dict__.get("_header_provider") is None
+        is_alone = self._key_schema is None and self._header_provider is None
         makes_them = schema.serialize_columns is not SerializationSchema.serialize_columns
         return isinstance(self._topic, str) and is_alone and makes_them
 
@@ -90,8 +90,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
             topics = [_checked_topic(select(value), value) for value in values]
         keys = None if key_schema is None else key_schema.serialize_values(values)
         serialized = self._value_schema.serialize_values(values)
-        # A checkpoint of a former release has a schema without it.
-        provider = self.__dict__.get("_header_provider")
+        provider = self._header_provider
         headers = None if provider is None else [_headers(provider(one), one) for one in values]
         return ProducedRecords(topics, keys, serialized, timestamps, headers)
 
@@ -122,15 +121,13 @@ class KafkaRecordSerializationSchemaBuilder:
             self._topic, self._value_schema, self._key_schema, self._header_provider
         )
 
-    def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
+    def set_topic(self, topic: str) -> Self:
         """Write all values to one topic."""
         if not isinstance(topic, str) or not topic:
             raise ConfigurationError(f"set_topic: expected the name of a topic, got {topic!r}.")
         return self._set_topic("set_topic", topic)
 
-    def set_topic_selector(
-        self, topic_selector: Select | KafkaTopicSelector
-    ) -> KafkaRecordSerializationSchemaBuilder:
+    def set_topic_selector(self, topic_selector: Select | KafkaTopicSelector) -> Self:
         """Write each value to the topic that a function or KafkaTopicSelector returns."""
         if isinstance(topic_selector, KafkaTopicSelector):
             return self._set_topic("set_topic_selector", topic_selector.apply)
@@ -141,9 +138,7 @@ class KafkaRecordSerializationSchemaBuilder:
             )
         return self._set_topic("set_topic_selector", topic_selector)
 
-    def set_key_serialization_schema(
-        self, key_serialization_schema: SerializationSchema
-    ) -> KafkaRecordSerializationSchemaBuilder:
+    def set_key_serialization_schema(self, key_serialization_schema: SerializationSchema) -> Self:
         """Set what serializes a record's key.
 
         It gets the whole value; RowFieldExtractorSchema one field.
@@ -153,9 +148,7 @@ class KafkaRecordSerializationSchemaBuilder:
         )
         return self
 
-    def set_header_provider(
-        self, header_provider: HeaderProvider
-    ) -> KafkaRecordSerializationSchemaBuilder:
+    def set_header_provider(self, header_provider: HeaderProvider) -> Self:
         """Set a function that returns the headers of a value's record: pairs of name and bytes, or a mapping. Not in PyFlink.
 
         A header's value may be None, and a name may come several times.
@@ -169,14 +162,14 @@ class KafkaRecordSerializationSchemaBuilder:
 
     def set_value_serialization_schema(
         self, value_serialization_schema: SerializationSchema
-    ) -> KafkaRecordSerializationSchemaBuilder:
+    ) -> Self:
         """Set what serializes a record's value."""
         self._value_schema = _checked_schema(
             "set_value_serialization_schema", value_serialization_schema, self._value_schema
         )
         return self
 
-    def _set_topic(self, setter: str, topic: str | Select) -> KafkaRecordSerializationSchemaBuilder:
+    def _set_topic(self, setter: str, topic: str | Select) -> Self:
         if self._topic is not None:
             raise ConfigurationError(
                 f"{setter}: the topic is set already: {self._topic!r}. Set it once."

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from penstock.connectors.api.base import (
     Accepts,
@@ -20,11 +20,16 @@ from penstock.connectors.api.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.connectors.api.messaging.builder import MessagingBuilder
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.api.messaging.properties import checked_property, int_of
-from penstock.connectors.api.messaging.staging import ProducedRecords, StagedRecords, checked_sizes
-from penstock.connectors.api.messaging.writers import DirectMessageWriter, StagingMessageWriter
-from penstock.connectors.api.staging_sink import StagingSink
+from penstock.connectors.api.messaging.staging import (
+    DirectMessageWriter,
+    ProducedRecords,
+    StagedRecords,
+    StagingMessageWriter,
+    checked_sizes,
+)
+from penstock.connectors.api.sending import StagingSink
 from penstock.connectors.kafka.client import make_client
 from penstock.connectors.kafka.login import check_login
 from penstock.connectors.kafka.producing import RecordProducer
@@ -111,10 +116,6 @@ class KafkaSink(StagingSink):
         make_client("Producer", settings.properties, where, **more)
         check_login(settings.properties, where)
 
-    @property
-    def is_exactly_once(self) -> bool:
-        return self._settings.is_exactly_once
-
     def staging_writer(self, context: WriterContext) -> SinkWriter:
         return _KafkaStagingWriter(self._settings, context)
 
@@ -127,30 +128,29 @@ class KafkaSink(StagingSink):
         )
 
 
-class KafkaSinkBuilder(MessagingBuilder):
+class KafkaSinkBuilder(SettingsBuilder):
     """Builds a KafkaSink.
 
     Servers and serializer are required; EXACTLY_ONCE needs an id prefix too.
     """
 
-    def __init__(self) -> None:
-        super().__init__(KafkaSinkSettings())
+    begin = KafkaSinkSettings
 
     def build(self) -> KafkaSink:
         """Return the sink. Raises ConfigurationError if something required is missing."""
         return KafkaSink(self._settings)
 
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Set the servers: `host:port`, separated by commas."""
         return self.set_property(BOOTSTRAP_SERVERS, bootstrap_servers)
 
-    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
         """Set the guarantee; NONE (default) sends as AT_LEAST_ONCE does."""
         return self._with_a(
             DeliveryGuarantee, "set_delivery_guarantee", guarantee=delivery_guarantee
         )
 
-    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
+    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> Self:
         """Set the prefix of transactional ids and of the groups of the sink's markers.
 
         Access rules of the cluster must allow both.
@@ -162,13 +162,11 @@ class KafkaSinkBuilder(MessagingBuilder):
             )
         return self._with(transactional_id_prefix=prefix)
 
-    def set_record_serializer(
-        self, record_serializer: KafkaRecordSerializationSchema
-    ) -> KafkaSinkBuilder:
+    def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> Self:
         """Set what turns values into records."""
         return self._with(serializer=record_serializer)
 
-    def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
+    def set_property(self, key: str, value: str) -> Self:
         """Set a property of Kafka's client.
 
         transaction.timeout.ms (60,000 ms) limits how long the records of one checkpoint are

@@ -6,31 +6,42 @@ another job may begin. Source: pyflink.datastream.connectors.kafka, Flink's Kafk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol, Self
 
 from penstock.common.serialization import DeserializationSchema
 from penstock.connectors.api.base import ReaderContext, SourceReader
-from penstock.connectors.api.messaging.builder import (
+from penstock.connectors.api.builder import (
     MessageSourceBuilder,
     checked_topic_pattern,
     checked_topics,
 )
-from penstock.connectors.api.messaging.enumerator import ReadingPlan
 from penstock.connectors.api.messaging.properties import (
     checked_properties,
     checked_property,
     flag_of,
     int_of,
 )
-from penstock.connectors.api.messaging.source import MessageSource
+from penstock.connectors.api.messaging.source import (
+    MessageSource,
+    PartitionEnumerator,
+    ReadingPlan,
+    UnknownTopic,
+    owner_of,
+    partitions_seen,
+)
 from penstock.connectors.kafka.client import KafkaCluster
-from penstock.connectors.kafka.enumerator import KafkaEnumerator, KafkaSubscription
 from penstock.connectors.kafka.login import check_login
-from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer
+from penstock.connectors.kafka.offsets import (
+    KafkaOffsetsInitializer,
+    KafkaSplit,
+    KafkaTopicPartition,
+    Lookup,
+)
 from penstock.connectors.kafka.properties import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID_PREFIX,
@@ -41,8 +52,97 @@ from penstock.connectors.kafka.properties import (
 from penstock.connectors.kafka.reader import KafkaReader, KafkaReaderSettings
 from penstock.connectors.kafka.record_schema import KafkaRecordDeserializationSchema
 from penstock.connectors.kafka.records import KafkaSchema
-from penstock.connectors.kafka.splits import KafkaTopicPartition
 from penstock.engine.model.errors import ConfigurationError
+
+# ---------------------------------------------------------------------- enumerator
+# The enumerator of a KafkaSource: finds partitions, and decides where each is read from and by
+# which subtask.
+#
+# It runs on the driver. Source: Flink KafkaSourceEnumerator, KafkaSubscriber.
+
+
+class KafkaTopics(Lookup, Protocol):
+    """The cluster as the enumerator needs it; `client.KafkaCluster` implements it."""
+
+    def topics(self) -> list[str]: ...
+    def partitions(self, topic: str) -> list[KafkaTopicPartition]: ...
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """The ids; "" for all if the brokers have none. Raises: UnknownTopic; ExternalError."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSubscription:
+    """The partitions to read: topics by name, topics whose whole name matches `pattern`, or single partitions.
+
+    `deleted`: topics that were deleted on purpose; those of one that comes back are new ones.
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: frozenset[KafkaTopicPartition] = frozenset()
+    deleted: frozenset[str] = frozenset()
+
+    def find(self, cluster: KafkaTopics) -> list[KafkaTopicPartition]:
+        """The partitions that exist now, in order.
+
+        Raises: UnknownTopic; ExternalError: the cluster does not answer.
+        """
+        if self.pattern is not None:
+            is_wanted = re.compile(self.pattern).fullmatch
+            return [
+                one
+                for name in cluster.topics()
+                if is_wanted(name)
+                for one in partitions_seen(cluster, name)
+            ]
+        wanted = sorted(self.topics or {one.topic for one in self.partitions})
+        found = [one for name in wanted for one in cluster.partitions(name)]
+        if not self.partitions:
+            return found
+        missing = sorted(self.partitions.difference(found))
+        if missing:
+            raise UnknownTopic(
+                f"KafkaSource: there is no partition {', '.join(map(str, missing))}; its topic has "
+                f"the partitions {_of_topic(found, missing[0])}."
+            )
+        return sorted(self.partitions)
+
+
+def _of_topic(found: Sequence[KafkaTopicPartition], like: KafkaTopicPartition) -> list[int]:
+    return [one.partition for one in found if one.topic == like.topic]
+
+
+class KafkaEnumerator(PartitionEnumerator[KafkaTopics]):
+    """Partitions of the first round begin at the source's starting offsets, later ones at their first record."""
+
+    source_name = "KafkaSource"
+    _plan: ReadingPlan[KafkaOffsetsInitializer, KafkaOffsetsInitializer]
+
+    def splits_of(
+        self, partitions: Sequence[KafkaTopicPartition], cluster: KafkaTopics
+    ) -> Sequence[KafkaSplit]:
+        plan = self._plan
+        rule = KafkaOffsetsInitializer.earliest() if self.has_begun else plan.start
+        starts = rule.look_up(partitions, cluster)
+        stops = {} if plan.stop is None else plan.stop.look_up(partitions, cluster)
+        ids = cluster.topic_ids({one.topic for one in partitions})
+        return [KafkaSplit(one, starts[one], stops.get(one), ids[one.topic]) for one in partitions]
+
+    def forgotten(
+        self, known: Collection[KafkaTopicPartition], found: Sequence[KafkaTopicPartition]
+    ) -> Collection[KafkaTopicPartition]:
+        subscription = self._plan.subscription
+        assert isinstance(subscription, KafkaSubscription), "a KafkaSource makes no other"
+        return {one for one in known if one.topic in subscription.deleted}.difference(found)
+
+    def owner(self, split: KafkaSplit, parallelism: int) -> int:
+        return owner_of(split.partition.topic, split.partition.partition, parallelism)
+
+
+# ---------------------------------------------------------------------- source
+
 
 DISCOVERY_INTERVAL_DEFAULT_MS: Final = 5 * 60 * 1000
 SETTERS: Final = "set_topics, set_topic_pattern and set_partitions"
@@ -126,27 +226,26 @@ class KafkaSourceBuilder(MessageSourceBuilder):
     Without starting offsets it reads from the first record.
     """
 
-    def __init__(self) -> None:
-        super().__init__(KafkaSourceSettings())
+    begin = KafkaSourceSettings
 
     def build(self) -> KafkaSource:
         """Return the source. Raises ConfigurationError if something required is missing."""
         return KafkaSource(self._settings)
 
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Set the servers: `host:port`, separated by commas."""
         return self.set_property(BOOTSTRAP_SERVERS, bootstrap_servers)
 
-    def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
+    def set_group_id(self, group_id: str) -> Self:
         """Set the group for which offsets are committed at checkpoints. Readers do not join it."""
         return self.set_property(GROUP_ID, group_id)
 
-    def set_topics(self, *topics: str) -> KafkaSourceBuilder:
+    def set_topics(self, *topics: str) -> Self:
         """Read these topics."""
         names = tuple(dict.fromkeys(checked_topics(topics)))
         return self._subscribe("set_topics", KafkaSubscription(topics=names), SETTERS)
 
-    def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
+    def set_topic_pattern(self, topic_pattern: str) -> Self:
         """Read the topics whose whole name matches a regular expression.
 
         Topics that appear later are found every partition.discovery.interval.ms.
@@ -154,7 +253,7 @@ class KafkaSourceBuilder(MessageSourceBuilder):
         wanted = KafkaSubscription(pattern=checked_topic_pattern(topic_pattern))
         return self._subscribe("set_topic_pattern", wanted, SETTERS)
 
-    def set_deleted_topics(self, *topics: str) -> KafkaSourceBuilder:
+    def set_deleted_topics(self, *topics: str) -> Self:
         """Name topics that were deleted on purpose. Not in PyFlink.
 
         A job that is restored after that fails otherwise, because their offsets are in its state. Topics that the
@@ -162,7 +261,7 @@ class KafkaSourceBuilder(MessageSourceBuilder):
         """
         return self._with(deleted_topics=frozenset(checked_topics(topics)))
 
-    def set_partitions(self, partitions: AbstractSet[KafkaTopicPartition]) -> KafkaSourceBuilder:
+    def set_partitions(self, partitions: AbstractSet[KafkaTopicPartition]) -> Self:
         """Read these partitions."""
         found = frozenset(partitions)
         if not found or not all(isinstance(one, KafkaTopicPartition) for one in found):
@@ -171,36 +270,26 @@ class KafkaSourceBuilder(MessageSourceBuilder):
             )
         return self._subscribe("set_partitions", KafkaSubscription(partitions=found), SETTERS)
 
-    def set_starting_offsets(
-        self, starting_offsets_initializer: KafkaOffsetsInitializer
-    ) -> KafkaSourceBuilder:
+    def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Set where reading starts."""
         rule = _checked_rule("set_starting_offsets", starting_offsets_initializer)
         return self._with(starting=rule)
 
-    def set_unbounded(
-        self, stopping_offsets_initializer: KafkaOffsetsInitializer
-    ) -> KafkaSourceBuilder:
+    def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Read each partition up to these offsets. The job does not end: partitions may appear."""
         rule = _checked_rule("set_unbounded", stopping_offsets_initializer)
         return self._with(stopping=rule, is_bounded=False)
 
-    def set_bounded(
-        self, stopping_offsets_initializer: KafkaOffsetsInitializer
-    ) -> KafkaSourceBuilder:
+    def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Read each partition up to these offsets, then end."""
         rule = _checked_rule("set_bounded", stopping_offsets_initializer)
         return self._with(stopping=rule, is_bounded=True)
 
-    def set_value_only_deserializer(
-        self, deserialization_schema: DeserializationSchema
-    ) -> KafkaSourceBuilder:
+    def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> Self:
         """Set what turns a record's value into a value of the stream."""
         return self._with(schema=deserialization_schema)
 
-    def set_deserializer(
-        self, deserialization_schema: KafkaRecordDeserializationSchema
-    ) -> KafkaSourceBuilder:
+    def set_deserializer(self, deserialization_schema: KafkaRecordDeserializationSchema) -> Self:
         """Set what turns a whole record, with key, headers and place, into a value of the stream. Not in PyFlink.
 
         Raises TypeError: it is no KafkaRecordDeserializationSchema.
@@ -212,11 +301,11 @@ class KafkaSourceBuilder(MessageSourceBuilder):
             )
         return self._with(schema=deserialization_schema)
 
-    def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
+    def set_client_id_prefix(self, prefix: str) -> Self:
         """Set the prefix of the clients' ids."""
         return self.set_property(CLIENT_ID_PREFIX, prefix)
 
-    def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
+    def set_property(self, key: str, value: str) -> Self:
         """Set a property of Kafka's client, or one of Flink's.
 
         Flink's are partition.discovery.interval.ms (300,000 ms; below 1: never) and
@@ -225,7 +314,7 @@ class KafkaSourceBuilder(MessageSourceBuilder):
         key, value = checked_property(key, value, "set_property")
         return self._with(properties={**self._settings.properties, key: value})
 
-    def set_properties(self, props: dict[str, Any]) -> KafkaSourceBuilder:
+    def set_properties(self, props: dict[str, Any]) -> Self:
         """Set several properties, as `set_property` does."""
         found = checked_properties(props, "set_properties")
         return self._with(properties={**self._settings.properties, **found})

@@ -8,19 +8,24 @@ Source: Delta protocol (Add File, Transaction Identifiers); Flink's DeltaSink (D
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 import json
+import os
 import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import quote
 
 import pyarrow as pa
 
 from penstock.common.typeinfo import RowTypeInfo
-from penstock.connectors.api.base import Accepts, Batch, Committer, Sink, SinkWriter, WriterContext
-from penstock.connectors.lakehouse.data_files import DataFileWriter
-from penstock.connectors.lakehouse.delta_files import DataFile, DeltaFiles, TableFolder
+from penstock.connectors.api.base import Committer, SinkWriter, WriterContext
+from penstock.connectors.api.builder import SettingsBuilder
+from penstock.connectors.lakehouse.data_files import PartitionValues
 from penstock.connectors.lakehouse.delta_tables import (
     cause_of,
     created,
@@ -28,11 +33,171 @@ from penstock.connectors.lakehouse.delta_tables import (
     opened,
     schema_of_table,
 )
-from penstock.connectors.lakehouse.schemas import misfit
+from penstock.connectors.lakehouse.tables import TableSink, TableWriter, at_submit
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.formats.column_files import schema_of
-from penstock.formats.file_access import shown
+from penstock.formats.file_access import Address, is_remote, open_files, shown
 from penstock.formats.file_listing import local_path
+from penstock.formats.partition_folders import NO_VALUE
+
+# ---------------------------------------------------------------------- delta files
+# The data files of a Delta table: their folders, partition values and bounds. Does not know the
+# table's log.
+
+
+_OPEN: Final = ".open"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A whole file. `path`: below the table's folder, not quoted. `partition`: the value of each partition column as the format writes
+    it; None: no value. `columns`: of each column (nulls, smallest, largest); the last two are None where they are not known.
+    """
+
+    path: str
+    size: int
+    rows: int
+    partition: dict[str, str | None]
+    columns: dict[str, tuple[int, Any, Any]] = field(default_factory=dict)
+
+    @property
+    def plain(self) -> tuple[object, ...]:
+        """As plain data, for checkpoints."""
+        return (self.path, self.size, self.rows, self.partition, self.columns)
+
+
+class TableFolder:
+    """Where the files of a table lie: a path, or the address of an object store."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path.rstrip("/")
+        self._address = Address.of(path) if is_remote(path) else None
+
+    def create(self, path: str) -> Any:
+        """Open a new file below the folder for writing. Other programs see it when it is closed, or `finished`."""
+        if self._address is None:
+            whole = Path(self.path, f"{path}{_OPEN}")
+            whole.parent.mkdir(parents=True, exist_ok=True)
+            return whole.open("wb")
+        files = open_files(self._address)
+        target = f"{files.path_of(self._address)}/{path}"
+        if files.system.type_name == "hdfs":
+            files.system.create_dir(target.rpartition("/")[0], recursive=True)
+        return files.system.open_output_stream(target, compression=None)
+
+    def finish(self, path: str, file: Any) -> None:
+        """Make the file durable under its name."""
+        if self._address is not None:
+            file.close()
+            return
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
+        Path(self.path, f"{path}{_OPEN}").rename(Path(self.path, path))
+
+    def discard(self, path: str, file: Any) -> None:
+        """Remove a file that is not finished."""
+        with contextlib.suppress(OSError, pa.ArrowException):
+            file.close()
+        if self._address is None:
+            Path(self.path, f"{path}{_OPEN}").unlink(missing_ok=True)
+        else:
+            self.remove(path)
+
+    def remove(self, path: str) -> None:
+        """Remove a finished file, if it is there."""
+        if self._address is None:
+            Path(self.path, path).unlink(missing_ok=True)
+            return
+        files = open_files(self._address)
+        with contextlib.suppress(FileNotFoundError):
+            files.system.delete_file(f"{files.path_of(self._address)}/{path}")
+
+    def drop_begun(self, prefix: str) -> None:
+        """Remove the files that attempts of a job have begun and not finished. An object store shows none."""
+        if self._address is None:
+            for found in Path(self.path).rglob(f"part-{prefix}*{_OPEN}"):
+                found.unlink(missing_ok=True)
+
+
+class DeltaFiles:
+    """The files of a Delta table: in the folder of their partition, without its columns. See `TableFiles`."""
+
+    def __init__(self, path: str, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        self.table = path
+        self.schema = schema
+        self.in_files = pa.schema([one for one in schema if one.name not in partition_by])
+        self.columns: Sequence[str] = self.in_files.names
+        self.most_bytes: int | None = None
+        self.options: Mapping[str, Any] = {"compression": "snappy"}
+        self._folder = TableFolder(path)
+        self._partition_by = list(partition_by)
+
+    def keys(self, data: pa.RecordBatch) -> Sequence[pa.Array]:
+        return [data.column(name) for name in self._partition_by]
+
+    def create(self, name: str, values: PartitionValues) -> tuple[str, Any]:
+        folders = "".join(
+            f"{quote(column, safe='')}={NO_VALUE if value is None else quote(value, safe='')}/"
+            for column, value in self._partition(values).items()
+        )
+        path = f"{folders}{name}"
+        return path, self._folder.create(path)
+
+    def finish(self, path: str, file: Any) -> None:
+        self._folder.finish(path, file)
+
+    def discard(self, path: str, file: Any) -> None:
+        self._folder.discard(path, file)
+
+    def remove(self, path: str) -> None:
+        self._folder.remove(path)
+
+    def described(self, path: str, size: int, values: PartitionValues, footer: Any) -> object:
+        partition = self._partition(values)
+        return DataFile(path, size, footer.num_rows, partition, bounds_in(footer)).plain
+
+    def _partition(self, values: PartitionValues) -> dict[str, str | None]:
+        return dict(zip(self._partition_by, map(partition_text, values), strict=True))
+
+
+def partition_text(value: Any) -> str | None:
+    """A value of a partition column as Delta writes it. Source: Delta protocol, Partition Value Serialization."""
+    if value is None or (isinstance(value, str) and not value):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dt.datetime):  # in UTC, and without the zone
+        plain = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
+        return plain.isoformat(" ")
+    return str(value)
+
+
+def bounds_in(metadata: Any) -> dict[str, tuple[int, Any, Any]]:
+    """Nulls, smallest and largest value of each plain column, from the footer of a Parquet file. None: not known.
+
+    Only of integers and texts: a footer leaves NaN out of the bounds of floats, and tables do not.
+    """
+    found: dict[str, tuple[int, Any, Any]] = {}
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    for index in range(metadata.num_columns):
+        chunks = [group.column(index) for group in groups]
+        name = metadata.schema.column(index).path
+        told = [one.statistics for one in chunks if one.is_stats_set]
+        if "." in name or len(told) != len(chunks) or not all(one.has_null_count for one in told):
+            continue
+        nulls = sum(one.null_count for one in told)
+        limits = [(one.min, one.max) for one in told if one.has_min_max]
+        has_all = len(limits) == sum(one.num_values > 0 for one in told)
+        if limits and has_all and type(limits[0][0]) in {int, str}:
+            found[name] = (nulls, min(one[0] for one in limits), max(one[1] for one in limits))
+        else:
+            found[name] = (nulls, None, None)
+    return found
+
+
+# ---------------------------------------------------------------------- delta
+
 
 _TRIES: Final = 10
 """Of a commit together with others: each try sees what they have added."""
@@ -47,19 +212,15 @@ class _Settings:
     storage: dict[str, str] = field(default_factory=dict)
 
 
-class DeltaSink(Sink):
+class DeltaSink(TableSink):
     """Appends rows to a Delta table, exactly once with checkpoints. Not in PyFlink.
 
     Build it: `DeltaSink.for_row_data("/data/orders", row_type).with_partition_columns("day").build()`. The table is made when the
     job is submitted, if there is none.
     """
 
-    accepts = Accepts.ANY
-    is_converting = True
-    has_global_committer = True
-
-    def __init__(self, settings: _Settings) -> None:
-        self._settings = settings
+    name = "DeltaSink"
+    _settings: _Settings
 
     @staticmethod
     def for_row_data(table_path: str, row_type: RowTypeInfo | pa.Schema) -> DeltaSink.Builder:
@@ -77,13 +238,10 @@ class DeltaSink(Sink):
             _Settings(local_path(str(table_path)), schema, row_type if is_type else None)
         )
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds a DeltaSink; the setters return the builder."""
 
-        def __init__(self, settings: _Settings) -> None:
-            self._settings = settings
-
-        def with_partition_columns(self, *columns: str) -> DeltaSink.Builder:
+        def with_partition_columns(self, *columns: str) -> Self:
             """Set the columns whose values choose the folder. An existing table must be partitioned by the same."""
             names = self._settings.schema.names
             if unknown := [one for one in columns if one not in names]:
@@ -98,33 +256,25 @@ class DeltaSink(Sink):
                         f"with_partition_columns: {one!r} is {kind}, whose values no folder's name "
                         "can hold. Expected numbers, texts, booleans, dates or times."
                     )
-            return self._set(partition_by=tuple(columns))
+            return self._with(partition_by=tuple(columns))
 
-        def with_storage_options(self, options: dict[str, str]) -> DeltaSink.Builder:
+        def with_storage_options(self, options: dict[str, str]) -> Self:
             """Set options that `deltalake` takes for the store of the table's log, such as AWS_REGION.
 
             The environment, and endpoint and region in an S3 address, need not be set here.
             """
-            return self._set(storage=dict(options))
+            return self._with(storage=dict(options))
 
         def build(self) -> DeltaSink:
             """Return the sink."""
             return DeltaSink(self._settings)
 
-        def _set(self, **changes: Any) -> DeltaSink.Builder:
-            self._settings = replace(self._settings, **changes)
-            return self
-
     def validate(self) -> None:
         """Make the table, or hold it against the fields. Raises ConfigurationError."""
         settings = self._settings
         import_deltalake("DeltaSink")
-        try:
-            table = created(
-                settings.path, settings.storage, settings.schema, list(settings.partition_by)
-            )
-        except ExternalError as error:
-            raise ConfigurationError(str(error)) from error
+        keys = list(settings.partition_by)
+        table = at_submit(lambda: created(settings.path, settings.storage, settings.schema, keys))
         there = list(table.metadata().partition_columns)
         if there != list(settings.partition_by):
             raise ConfigurationError(
@@ -132,21 +282,13 @@ class DeltaSink(Sink):
                 f"sink by {list(settings.partition_by)}. Write with_partition_columns("
                 f"{', '.join(map(repr, there))})."
             )
-        _check(settings.schema, schema_of_table(table), settings.path)
+        self._check_fits(settings.schema, schema_of_table(table), repr(shown(settings.path)))
 
-    def validate_input(self, input_type: Any) -> None:
-        """Raises ConfigurationError: the stream's type is no row, or does not fit the table."""
-        if input_type is None:
-            return
-        if not isinstance(input_type, RowTypeInfo):
-            raise ConfigurationError(
-                f"DeltaSink: expected rows with names, got records of the type {input_type}. Map "
-                "them to Row(...) with output_type=Types.ROW_NAMED([...], [...])."
-            )
+    def _check_input(self, stream: pa.Schema) -> None:
         settings = self._settings
         table = opened(settings.path, settings.storage)
         columns = settings.schema if table is None else schema_of_table(table)
-        _check(schema_of(input_type, "DeltaSink"), columns, settings.path)
+        self._check_fits(stream, columns, repr(shown(settings.path)))
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         return _DeltaWriter(self._settings, context)
@@ -160,16 +302,7 @@ class DeltaSink(Sink):
         return [(name, number, checkpoint_id, files) for name, number, _, files in committables]
 
 
-def _check(stream: pa.Schema, table: pa.Schema, path: str) -> None:
-    reason = misfit(stream, table)
-    if reason is not None:
-        raise ConfigurationError(
-            f"DeltaSink: rows do not fit the table {shown(path)!r}: {reason}. Change the field, or "
-            "the table (ALTER TABLE)."
-        )
-
-
-class _DeltaWriter:
+class _DeltaWriter(TableWriter):
     def __init__(self, settings: _Settings, context: WriterContext) -> None:
         table = opened(settings.path, settings.storage)
         if table is None:
@@ -179,29 +312,16 @@ class _DeltaWriter:
                 "the same on every machine."
             )
         files = DeltaFiles(settings.path, schema_of_table(table), settings.partition_by)
-        self._files = DataFileWriter(files, context, settings.row_type)
-        self.sent = self._files.sent
+        super().__init__(files, context, settings.row_type)
         self._name = f"penstock-{uuid.uuid4().hex}"
         self._number = 0
 
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self._files.write(self.convert(batch))
-
-    def convert(self, batch: Batch) -> pa.RecordBatch:
-        return self._files.as_table(batch)
-
-    def write_converted(self, converted: pa.RecordBatch, watermark_ms: int) -> None:
-        self._files.write(converted)
-
     def prepare_commit(self) -> Sequence[object]:
-        whole = self._files.take_whole()
-        if not whole:
-            return []
-        self._number += 1
-        return [(self._name, self._number, None, whole)]
-
-    def close(self) -> None:
-        self._files.close()
+        prepared = []
+        for whole in super().prepare_commit():
+            self._number += 1
+            prepared.append((self._name, self._number, None, whole))
+        return prepared
 
 
 class _DeltaCommitter(Committer):

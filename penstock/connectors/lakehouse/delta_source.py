@@ -11,8 +11,8 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -28,16 +28,21 @@ from penstock.connectors.api.base import (
     ReaderContext,
     RefusedForGood,
 )
+from penstock.connectors.api.builder import SettingsBuilder, checked_ms
 from penstock.connectors.lakehouse.delta_tables import (
     check_readable,
     import_deltalake,
     opened,
     schema_of_table,
 )
-from penstock.connectors.lakehouse.schemas import row_type_of
-from penstock.connectors.lakehouse.table_source import TableEnumerator, TableSource
-from penstock.engine.model.errors import ConfigurationError, ExternalError
-from penstock.engine.model.time import millis_of
+from penstock.connectors.lakehouse.tables import (
+    TableEnumerator,
+    TableSource,
+    at_submit,
+    check_columns,
+    row_type_of,
+)
+from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to
 from penstock.formats.file_access import Address, arrow_input, is_remote, open_input, shown
 from penstock.formats.file_listing import local_path
@@ -130,44 +135,36 @@ class DeltaSource(TableSource[_Settings]):
         path, every_ms = local_path(str(table_path)), _EVERY.to_millis()
         return DeltaSource.Builder(_Settings(path, every_ms=every_ms))
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds a DeltaSource; the setters return the builder."""
 
-        def __init__(self, settings: _Settings) -> None:
-            self._settings = settings
-
-        def with_columns(self, *columns: str) -> DeltaSource.Builder:
+        def with_columns(self, *columns: str) -> Self:
             """Set the columns to read, in this order; by default all."""
-            return self._set(columns=tuple(columns))
+            return self._with(columns=tuple(columns))
 
-        def version_as_of(self, version: int) -> DeltaSource.Builder:
+        def version_as_of(self, version: int) -> Self:
             """Set the version that a bounded source reads."""
-            return self._set(version=_version("version_as_of", version))
+            return self._with(version=_version("version_as_of", version))
 
-        def starting_version(self, version: int) -> DeltaSource.Builder:
+        def starting_version(self, version: int) -> Self:
             """Have a continuous source read the changes of this version and later ones, without a snapshot."""
-            return self._set(starting=_version("starting_version", version))
+            return self._with(starting=_version("starting_version", version))
 
-        def update_check_interval(self, interval: Duration) -> DeltaSource.Builder:
+        def update_check_interval(self, interval: Duration) -> Self:
             """Set how often a continuous source looks for new versions; 10 s by default."""
-            every_ms = millis_of(interval)
-            if every_ms < 1:
-                raise ConfigurationError(
-                    f"update_check_interval: expected 1 ms or more, got {every_ms} ms."
-                )
-            return self._set(every_ms=every_ms)
+            return self._with(every_ms=checked_ms("update_check_interval", interval))
 
-        def ignore_deletes(self, *, ignores: bool = True) -> DeltaSource.Builder:
+        def ignore_deletes(self, *, ignores: bool = True) -> Self:
             """Go on behind versions that only remove files. By default they end the job: records cannot be taken back."""
-            return self._set(ignores_deletes=ignores)
+            return self._with(ignores_deletes=ignores)
 
-        def ignore_changes(self, *, ignores: bool = True) -> DeltaSource.Builder:
+        def ignore_changes(self, *, ignores: bool = True) -> Self:
             """Go on behind versions that rewrite files (UPDATE, MERGE). Rows that they only copy come again."""
-            return self._set(ignores_changes=ignores, ignores_deletes=ignores)
+            return self._with(ignores_changes=ignores, ignores_deletes=ignores)
 
-        def with_storage_options(self, options: dict[str, str]) -> DeltaSource.Builder:
+        def with_storage_options(self, options: dict[str, str]) -> Self:
             """Set options that `deltalake` takes for the store of the table's log. See DeltaSink."""
-            return self._set(storage=dict(options))
+            return self._with(storage=dict(options))
 
         def build(self) -> DeltaSource:
             """Return the source. Raises ConfigurationError: there is no such table, or its files alone do not tell its rows."""
@@ -183,10 +180,6 @@ class DeltaSource(TableSource[_Settings]):
                     "for_bounded_row_data."
                 )
             return DeltaSource(settings, _type_of_rows(settings))
-
-        def _set(self, **changes: Any) -> DeltaSource.Builder:
-            self._settings = replace(self._settings, **changes)
-            return self
 
     def create_enumerator(self, context: EnumeratorContext) -> _Enumerator:
         return _Enumerator(context, self._settings)
@@ -207,11 +200,7 @@ def _type_of_rows(settings: _Settings) -> TypeInformation:
     table = _table(settings)
     check_readable(table, settings.path)
     schema = schema_of_table(table)
-    if unknown := [one for one in settings.columns if one not in schema.names]:
-        raise ConfigurationError(
-            f"with_columns: the table {shown(settings.path)!r} has no column {unknown[0]!r}. "
-            f"It has {schema.names}."
-        )
+    check_columns(settings.columns, schema.names, repr(shown(settings.path)))
     names = settings.columns or schema.names
     return row_type_of(pa.schema([schema.field(name) for name in names]), "DeltaSource")
 
@@ -219,10 +208,7 @@ def _type_of_rows(settings: _Settings) -> TypeInformation:
 def _table(settings: _Settings) -> Any:
     """Raises ConfigurationError."""
     import_deltalake("DeltaSource")
-    try:
-        found = opened(settings.path, settings.storage, version=settings.version)
-    except ExternalError as error:
-        raise ConfigurationError(str(error)) from error
+    found = at_submit(lambda: opened(settings.path, settings.storage, version=settings.version))
     if found is None:
         raise ConfigurationError(
             f"DeltaSource: there is no Delta table at {shown(settings.path)!r}. Check the path."
@@ -233,44 +219,22 @@ def _table(settings: _Settings) -> Any:
 class _Enumerator(TableEnumerator[_Settings]):
     """Hands out the files of a snapshot, and of each version after it."""
 
-    def __init__(self, context: EnumeratorContext, settings: _Settings) -> None:
-        super().__init__(context, settings)
-        self._version = -1
-        self._is_restored = False
+    format_name = "delta"
 
-    def restore(self, state: Any) -> None:
-        """Go on with the splits that were not handed out, and behind the version of the checkpoint."""
-        self._version = state["version"]
-        self._is_restored = True
-        self.add(state["splits"])
-
-    def snapshot_state(self) -> Any:
-        return {"splits": super().snapshot_state(), "version": self._version}
-
-    def start(self) -> None:
+    def begin(self) -> tuple[int, list[DeltaSplit]]:
         settings = self._settings
-        if not self._is_restored and settings.starting is not None:
-            self._version = settings.starting - 1
-        elif not self._is_restored:
-            table = _table(settings)
-            check_readable(table, settings.path)
-            self._version = table.version()
-            self.add(_snapshot(table))
-        if settings.every_ms is not None:
-            self._context.call_periodically(settings.every_ms, self._follow)
+        if settings.starting is not None:
+            return settings.starting - 1, []
+        table = _table(settings)
+        check_readable(table, settings.path)
+        return table.version(), _snapshot(table)
 
-    def _follow(self) -> None:
-        try:
-            table = opened(self._settings.path, self._settings.storage)
-        except ExternalError as error:
-            _LOG.warning("enumerator=delta discovery=FAILED cause=%s", error)
-            return
-        if table is None:
-            _LOG.warning("enumerator=delta discovery=FAILED cause=the table is gone")
-            return
-        for version in range(self._version + 1, table.version() + 1):
-            self.add(self._added(version))
-            self._version = version
+    def opened(self) -> Any:
+        return opened(self._settings.path, self._settings.storage)
+
+    def later(self, table: Any) -> Iterator[tuple[int, list[DeltaSplit]]]:
+        for version in range(self._place + 1, table.version() + 1):
+            yield version, self._added(version)
 
     def _added(self, version: int) -> list[DeltaSplit]:
         """The files with new rows of a version. Raises RefusedForGood: it takes rows back, or the log has it no more."""

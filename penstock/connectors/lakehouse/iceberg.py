@@ -15,21 +15,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import pyarrow as pa
 
 from penstock.common.typeinfo import RowTypeInfo
 from penstock.connectors.api.base import (
-    Accepts,
-    Batch,
     Committer,
     RefusedForGood,
-    Sink,
     SinkWriter,
     WriterContext,
 )
-from penstock.connectors.lakehouse.data_files import DataFileWriter
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.lakehouse.iceberg_files import FORMAT, IcebergFiles, data_file_of
 from penstock.connectors.lakehouse.iceberg_tables import (
     TableName,
@@ -44,7 +41,7 @@ from penstock.connectors.lakehouse.iceberg_tables import (
     parsed,
     partitioning_of,
 )
-from penstock.connectors.lakehouse.schemas import misfit
+from penstock.connectors.lakehouse.tables import TableSink, TableWriter, at_submit
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.formats.column_files import schema_of
 
@@ -74,18 +71,14 @@ class _Settings:
     creates: Mapping[str, str] | None = None
 
 
-class IcebergSink(Sink):
+class IcebergSink(TableSink):
     """Appends rows to an Iceberg table, exactly once with checkpoints. Not in PyFlink.
 
     Build it: `IcebergSink.for_row_data("shop.orders", row_type).with_catalog("main", {"type": "rest", "uri": ...}).build()`.
     """
 
-    accepts = Accepts.ANY
-    is_converting = True
-    has_global_committer = True
-
-    def __init__(self, settings: _Settings) -> None:
-        self._settings = settings
+    name = "IcebergSink"
+    _settings: _Settings
 
     @staticmethod
     def for_row_data(table: str, row_type: RowTypeInfo | pa.Schema) -> IcebergSink.Builder:
@@ -103,36 +96,29 @@ class IcebergSink(Sink):
             _Settings(TableName(table), schema, row_type if is_type else None)
         )
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds an IcebergSink; the setters return the builder."""
 
-        def __init__(self, settings: _Settings) -> None:
-            self._settings = settings
-
-        def with_catalog(
-            self, name: str, properties: Mapping[str, str] | None = None
-        ) -> IcebergSink.Builder:
+        def with_catalog(self, name: str, properties: Mapping[str, str] | None = None) -> Self:
             """Set the catalog; by default "default", as pyiceberg is configured on the driver.
 
             `properties`: as pyiceberg takes them, such as type, uri, warehouse, s3.endpoint. They go before the configuration.
             """
             table = self._settings.name.identifier
-            return self._set(name=TableName(table, name, dict(properties or {})))
+            return self._with(name=TableName(table, name, dict(properties or {})))
 
-        def with_partitioning(self, *fields: str) -> IcebergSink.Builder:
+        def with_partitioning(self, *fields: str) -> Self:
             """Set how a new table is partitioned: "name", "year(time)", "month(time)", "day(time)", "hour(time)", "bucket(16, id)",
             "truncate(4, name)". A table that is there must be partitioned like this; without a call it may have any partitions.
             """
             import_pyiceberg("IcebergSink")
             for one in fields:
                 parsed(one)
-            return self._set(partitioning=fields)
+            return self._with(partitioning=fields)
 
-        def create_table_if_missing(
-            self, properties: Mapping[str, str] | None = None
-        ) -> IcebergSink.Builder:
+        def create_table_if_missing(self, properties: Mapping[str, str] | None = None) -> Self:
             """Make the table when the job is submitted, if there is none. `properties`: of the table, such as write.target-file-size-bytes."""
-            return self._set(creates=dict(properties or {}))
+            return self._with(creates=dict(properties or {}))
 
         def upsert(self) -> NoReturn:
             """Raise ConfigurationError: a table is only appended to."""
@@ -147,41 +133,30 @@ class IcebergSink(Sink):
             import_pyiceberg("IcebergSink")
             return IcebergSink(replace(self._settings, name=self._settings.name.configured))
 
-        def _set(self, **changes: Any) -> IcebergSink.Builder:
-            self._settings = replace(self._settings, **changes)
-            return self
-
     def validate(self) -> None:
         """Find or make the table, and hold it against the fields. Raises ConfigurationError."""
         settings = self._settings
-        try:
-            table = opened(settings.name)
-            if table is None and settings.creates is not None:
-                table = create(
-                    settings.name, settings.schema, settings.partitioning or (), settings.creates
-                )
-        except ExternalError as error:
-            raise ConfigurationError(str(error)) from error
+        table = at_submit(self._found_or_made)
         if table is None:
             raise ConfigurationError(
                 f"IcebergSink: there is no table {settings.name}. Check the name, make the table, "
                 "or call create_table_if_missing() on the sink's builder."
             )
         _check_layout(table, settings)
-        _check(settings.schema, table, settings.name)
+        self._check_fits(settings.schema, arrow_schema_of(table.schema()), settings.name)
 
-    def validate_input(self, input_type: Any) -> None:
-        """Raises ConfigurationError: the stream's type is no row, or does not fit the table."""
-        if input_type is None:
-            return
-        if not isinstance(input_type, RowTypeInfo):
-            raise ConfigurationError(
-                f"IcebergSink: expected rows with names, got records of the type {input_type}. Map "
-                "them to Row(...) with output_type=Types.ROW_NAMED([...], [...])."
-            )
+    def _found_or_made(self) -> Table | None:
+        settings = self._settings
+        table = opened(settings.name)
+        if table is None and settings.creates is not None:
+            fields = settings.partitioning or ()
+            table = create(settings.name, settings.schema, fields, settings.creates)
+        return table
+
+    def _check_input(self, stream: pa.Schema) -> None:
         table = opened(self._settings.name)
         if table is not None:
-            _check(schema_of(input_type, "IcebergSink"), table, self._settings.name)
+            self._check_fits(stream, arrow_schema_of(table.schema()), self._settings.name)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         return _IcebergWriter(self._settings, context)
@@ -195,15 +170,6 @@ class IcebergSink(Sink):
         number = _LAST if checkpoint_id is None else checkpoint_id
         files = [file for prepared in committables for file in prepared]
         return [(context.job_prefix, context.operator_id, number, files)]
-
-
-def _check(stream: pa.Schema, table: Table, name: TableName) -> None:
-    reason = misfit(stream, arrow_schema_of(table.schema()))
-    if reason is not None:
-        raise ConfigurationError(
-            f"IcebergSink: rows do not fit the table {name}: {reason}. Change the field, or the "
-            "table (ALTER TABLE)."
-        )
 
 
 def _check_layout(table: Table, settings: _Settings) -> None:
@@ -230,7 +196,7 @@ def _check_layout(table: Table, settings: _Settings) -> None:
         )
 
 
-class _IcebergWriter:
+class _IcebergWriter(TableWriter):
     def __init__(self, settings: _Settings, context: WriterContext) -> None:
         table = opened(settings.name)
         if table is None:
@@ -240,24 +206,7 @@ class _IcebergWriter:
                 "every machine."
             )
         files = IcebergFiles(table, settings.name.identifier)
-        self._files = DataFileWriter(files, context, settings.row_type)
-        self.sent = self._files.sent
-
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self._files.write(self.convert(batch))
-
-    def convert(self, batch: Batch) -> pa.RecordBatch:
-        return self._files.as_table(batch)
-
-    def write_converted(self, converted: pa.RecordBatch, watermark_ms: int) -> None:
-        self._files.write(converted)
-
-    def prepare_commit(self) -> Sequence[object]:
-        whole = self._files.take_whole()
-        return [whole] if whole else []
-
-    def close(self) -> None:
-        self._files.close()
+        super().__init__(files, context, settings.row_type)
 
 
 class _IcebergCommitter(Committer):

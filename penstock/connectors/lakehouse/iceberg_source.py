@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from penstock.connectors.api.base import (
     ReaderContext,
     RefusedForGood,
 )
+from penstock.connectors.api.builder import SettingsBuilder, checked_ms
 from penstock.connectors.lakehouse.iceberg_scan import (
     FileRows,
     IcebergSplit,
@@ -40,10 +41,14 @@ from penstock.connectors.lakehouse.iceberg_tables import (
     import_pyiceberg,
     opened,
 )
-from penstock.connectors.lakehouse.schemas import row_type_of
-from penstock.connectors.lakehouse.table_source import TableEnumerator, TableSource
+from penstock.connectors.lakehouse.tables import (
+    TableEnumerator,
+    TableSource,
+    at_submit,
+    check_columns,
+    row_type_of,
+)
 from penstock.engine.model.errors import ConfigurationError, ExternalError
-from penstock.engine.model.time import millis_of
 from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to
 
 if TYPE_CHECKING:
@@ -107,74 +112,62 @@ class IcebergSource(TableSource[_Settings]):
         """Return a builder of a source that reads the table as it is, and then the rows of each snapshot that appends, without end."""
         return IcebergSource.Builder(_Settings(TableName(table), every_ms=_EVERY.to_millis()))
 
-    class Builder:
+    class Builder(SettingsBuilder):
         """Builds an IcebergSource; the setters return the builder."""
 
-        def __init__(self, settings: _Settings) -> None:
-            self._settings = settings
-
-        def with_catalog(
-            self, name: str, properties: Mapping[str, str] | None = None
-        ) -> IcebergSource.Builder:
+        def with_catalog(self, name: str, properties: Mapping[str, str] | None = None) -> Self:
             """Set the catalog; by default "default", as pyiceberg is configured on the driver. See IcebergSink."""
             table = self._settings.name.identifier
-            return self._set(name=TableName(table, name, dict(properties or {})))
+            return self._with(name=TableName(table, name, dict(properties or {})))
 
-        def with_columns(self, *columns: str) -> IcebergSource.Builder:
+        def with_columns(self, *columns: str) -> Self:
             """Set the columns to read, in this order; by default all."""
-            return self._set(columns=columns)
+            return self._with(columns=columns)
 
-        def with_filter(self, row_filter: Any) -> IcebergSource.Builder:
+        def with_filter(self, row_filter: Any) -> Self:
             """Set which rows to read: text such as "id > 5 and name = 'x'", or an expression of pyiceberg.
 
             Files whose partitions or bounds show that they have no such row are not read.
             """
-            return self._set(row_filter=row_filter)
+            return self._with(row_filter=row_filter)
 
-        def use_snapshot_id(self, snapshot_id: int) -> IcebergSource.Builder:
+        def use_snapshot_id(self, snapshot_id: int) -> Self:
             """Set the snapshot that a bounded source reads."""
-            return self._set(snapshot_id=snapshot_id)
+            return self._with(snapshot_id=snapshot_id)
 
-        def as_of_timestamp(self, timestamp_ms: int) -> IcebergSource.Builder:
+        def as_of_timestamp(self, timestamp_ms: int) -> Self:
             """Have a bounded source read the table as it was at a time, in epoch ms."""
-            return self._set(as_of_ms=timestamp_ms)
+            return self._with(as_of_ms=timestamp_ms)
 
-        def branch(self, branch: str) -> IcebergSource.Builder:
+        def branch(self, branch: str) -> Self:
             """Set the branch; main by default."""
-            return self._set(branch=branch)
+            return self._with(branch=branch)
 
-        def tag(self, tag: str) -> IcebergSource.Builder:
+        def tag(self, tag: str) -> Self:
             """Have a bounded source read the snapshot with this tag."""
-            return self._set(tag=tag)
+            return self._with(tag=tag)
 
-        def streaming_starting_strategy(
-            self, strategy: StreamingStartingStrategy
-        ) -> IcebergSource.Builder:
+        def streaming_starting_strategy(self, strategy: StreamingStartingStrategy) -> Self:
             """Set where a source that follows begins; TABLE_SCAN_THEN_INCREMENTAL by default."""
-            return self._set(strategy=strategy)
+            return self._with(strategy=strategy)
 
-        def start_snapshot_id(self, snapshot_id: int) -> IcebergSource.Builder:
+        def start_snapshot_id(self, snapshot_id: int) -> Self:
             """Begin with what this snapshot appended. Sets INCREMENTAL_FROM_SNAPSHOT_ID."""
             strategy = StreamingStartingStrategy.INCREMENTAL_FROM_SNAPSHOT_ID
-            return self._set(strategy=strategy, start_value=snapshot_id)
+            return self._with(strategy=strategy, start_value=snapshot_id)
 
-        def start_snapshot_timestamp(self, timestamp_ms: int) -> IcebergSource.Builder:
+        def start_snapshot_timestamp(self, timestamp_ms: int) -> Self:
             """Begin with the first snapshot at or behind this time, in epoch ms. Sets INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP."""
             strategy = StreamingStartingStrategy.INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP
-            return self._set(strategy=strategy, start_value=timestamp_ms)
+            return self._with(strategy=strategy, start_value=timestamp_ms)
 
-        def monitor_interval(self, interval: Duration) -> IcebergSource.Builder:
+        def monitor_interval(self, interval: Duration) -> Self:
             """Set how often a source that follows looks for new snapshots; 10 s by default."""
-            every_ms = millis_of(interval)
-            if every_ms < 1:
-                raise ConfigurationError(
-                    f"monitor_interval: expected 1 ms or more, got {every_ms} ms."
-                )
-            return self._set(every_ms=every_ms)
+            return self._with(every_ms=checked_ms("monitor_interval", interval))
 
-        def refuse_changes(self, *, refuses: bool = True) -> IcebergSource.Builder:
+        def refuse_changes(self, *, refuses: bool = True) -> Self:
             """End the job at snapshots that overwrite or delete rows. By default they are skipped and logged, as Flink skips them."""
-            return self._set(refuses_changes=refuses)
+            return self._with(refuses_changes=refuses)
 
         def build(self) -> IcebergSource:
             """Return the source. Raises ConfigurationError: there is no such table, snapshot or column."""
@@ -188,10 +181,6 @@ class IcebergSource(TableSource[_Settings]):
             columns = pa.schema([columns.field(name) for name in names])
             row_type = row_type_of(columns, "IcebergSource")
             return IcebergSource(settings, row_type, schema.model_dump_json())
-
-        def _set(self, **changes: Any) -> IcebergSource.Builder:
-            self._settings = replace(self._settings, **changes)
-            return self
 
     def create_enumerator(self, context: EnumeratorContext) -> _Enumerator:
         return _Enumerator(context, self._settings)
@@ -235,10 +224,7 @@ def _check(settings: _Settings) -> None:
 
 def _table(settings: _Settings) -> Table:
     """Raises ConfigurationError."""
-    try:
-        found = opened(settings.name)
-    except ExternalError as error:
-        raise ConfigurationError(str(error)) from error
+    found = at_submit(lambda: opened(settings.name))
     if found is None:
         raise ConfigurationError(
             f"IcebergSource: there is no table {settings.name}. Check its name and the catalog."
@@ -259,10 +245,7 @@ def _projection(table: Table, settings: _Settings) -> Schema:
     )
     scan = table.scan(snapshot_id=snapshot_id if is_former else None)
     names = [one.name for one in scan.projection().fields]
-    if unknown := [one for one in settings.columns if one not in names]:
-        raise ConfigurationError(
-            f"with_columns: the table {settings.name} has no column {unknown[0]!r}. It has {names}."
-        )
+    check_columns(settings.columns, names, settings.name)
     try:
         visitors.bind(table.schema(), settings.filter, case_sensitive=True)
     except Exception as error:  # Its parser has errors of its own.
@@ -300,49 +283,25 @@ def _snapshot_of(table: Table, settings: _Settings) -> int | None:
 class _Enumerator(TableEnumerator[_Settings]):
     """Hands out the files of a snapshot, and of each append behind it."""
 
-    def __init__(self, context: EnumeratorContext, settings: _Settings) -> None:
-        super().__init__(context, settings)
-        self._last: int | None = None
-        self._is_restored = False
+    format_name = "iceberg"
 
-    def restore(self, state: Any) -> None:
-        """Go on with the splits that were not handed out, and behind the snapshot of the checkpoint."""
-        self._last = state["last"]
-        self._is_restored = True
-        self.add(state["splits"])
-
-    def snapshot_state(self) -> Any:
-        return {"splits": super().snapshot_state(), "last": self._last}
-
-    def start(self) -> None:
+    def begin(self) -> tuple[int | None, list[IcebergSplit]]:
         settings = self._settings
-        if not self._is_restored:
-            table = _table(settings)
-            if settings.strategy is _ALL:
-                self._last = _snapshot_of(table, settings)
-                if self._last is not None:
-                    files = snapshot_files(table, self._last, settings.filter, settings.name)
-                    self.add(files)
-            else:
-                value = settings.start_value
-                self._last = start_of(table, settings.ref, settings.strategy, value)
-        if settings.every_ms is not None:
-            self._context.call_periodically(settings.every_ms, self._follow)
+        table = _table(settings)
+        if settings.strategy is not _ALL:
+            return start_of(table, settings.ref, settings.strategy, settings.start_value), []
+        last = _snapshot_of(table, settings)
+        if last is None:
+            return None, []
+        return last, snapshot_files(table, last, settings.filter, settings.name)
 
-    def _follow(self) -> None:
+    def opened(self) -> Table | None:
+        return opened(self._settings.name)
+
+    def later(self, table: Table) -> Iterator[tuple[int, list[IcebergSplit]]]:
         settings = self._settings
-        try:
-            table = opened(settings.name)
-            if table is None:
-                _LOG.warning("enumerator=iceberg discovery=FAILED cause=the table is gone")
-                return
-            for snapshot in newer_than(table, settings.ref, self._last, settings.name):
-                self.add(self._added(table, snapshot))
-                self._last = snapshot.snapshot_id
-        except RefusedForGood:
-            raise
-        except ExternalError as error:
-            _LOG.warning("enumerator=iceberg discovery=FAILED cause=%s", error)
+        for snapshot in newer_than(table, settings.ref, self._place, settings.name):
+            yield snapshot.snapshot_id, self._added(table, snapshot)
 
     def _added(self, table: Table, snapshot: Any) -> list[IcebergSplit]:
         """The files with new rows of a snapshot. Raises RefusedForGood: it takes rows back, and that is refused."""

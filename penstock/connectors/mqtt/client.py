@@ -9,10 +9,10 @@ import ssl
 import threading
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from penstock.common.extras import extra
-from penstock.connectors.api.messaging.tls import TlsBuilder
+from penstock.connectors.api.builder import TlsBuilder, parts_of_url
 from penstock.connectors.clients.tls import TlsFiles, tls_doubt, tls_refusal
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.engine.runtime.interruption import uninterruptible
@@ -48,14 +48,8 @@ class Broker:
 
 def parsed_url(where: str, url: object) -> Broker:
     """The broker of a URL. Raises: ConfigurationError, which does not show the password."""
-    try:
-        parts = urlsplit(url if isinstance(url, str) else "")
-        port = parts.port
-    except ValueError:  # its text may have a piece of the password
-        raise ConfigurationError(
-            f"{where}.set_url: the URL cannot be parsed. Expected {_FORM}. Check the port, and "
-            "write /, ?, # and @ in a password as %2F, %3F, %23 and %40, or use set_credentials."
-        ) from None
+    parts = parts_of_url(f"{where}.set_url", url, _FORM)
+    port = parts.port
     if parts.scheme not in PORTS or not parts.hostname or port == 0 or parts.path not in {"", "/"}:
         raise ConfigurationError(
             f"{where}.set_url: got the scheme {parts.scheme!r}, the host {parts.hostname!r} and "
@@ -103,7 +97,7 @@ class MqttBuilder(TlsBuilder):
     def set_credentials(self, username: str, password: str | None) -> Self:
         """Set user and password, behind set_url, instead of writing them into the URL."""
         if self._settings.broker is None:
-            raise ConfigurationError(f"{self.name}.set_credentials: call set_url before it.")
+            raise ConfigurationError(f"{self._call('set_credentials')}: call set_url before it.")
         login = {"username": username, "password": password}
         return self._with(broker=replace(self._settings.broker, **login))
 

@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any, Final, Self, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
-from penstock.connectors.api.base import Accepts, Batch, RowBatch, Sink, WriterContext
-from penstock.connectors.api.messaging.bodies import bodies_of
+from penstock.connectors.api.base import Accepts, Sink, WriterContext
+from penstock.connectors.api.builder import MISSING
+from penstock.connectors.api.sending import RowsWriter, bodies_of, subtask_of
 from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.mqtt.client import (
     FINAL,
@@ -28,7 +29,7 @@ from penstock.connectors.mqtt.client import (
 )
 from penstock.engine.hosting.os.clock import HELP
 from penstock.engine.hosting.os.interrupts import uninterruptible_condition
-from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
+from penstock.engine.model.errors import ExternalError, RefusedForGood
 from penstock.engine.runtime.interruption import uninterruptible
 from penstock.engine.runtime.sink import SendFigures
 
@@ -46,10 +47,10 @@ Converted: TypeAlias = list[tuple[str, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    broker: Broker | None = None
+    broker: Broker = MISSING
     tls: TlsFiles | None = None
-    topic: str | Callable[[Any], str] | None = None
-    schema: SerializationSchema | None = None
+    topic: str | Callable[[Any], str] = MISSING
+    schema: SerializationSchema = MISSING
     is_retained: bool = False
     in_flight: int = _IN_FLIGHT
 
@@ -75,9 +76,7 @@ class MqttSink(Sink):
         """Builds an MqttSink; the setters return the builder."""
 
         name = _NAME
-
-        def __init__(self) -> None:
-            super().__init__(_Settings())
+        begin = _Settings
 
         def set_topic(self, topic: str | Callable[[Any], str]) -> Self:
             """Set the topic, or a function from a record to its topic."""
@@ -87,12 +86,7 @@ class MqttSink(Sink):
 
         def set_serializer(self, schema: SerializationSchema) -> Self:
             """Set the schema that makes a message of a record."""
-            if not isinstance(schema, SerializationSchema):
-                raise TypeError(
-                    f"{_NAME}.set_serializer: expected a SerializationSchema, got "
-                    f"{type(schema).__name__}."
-                )
-            return self._with(schema=schema)
+            return self._with_schema(SerializationSchema, "set_serializer", schema)
 
         def set_retained(self, is_retained: bool) -> Self:
             """Set whether the broker keeps the last message of a topic for who subscribes later; by default it does not."""
@@ -100,11 +94,7 @@ class MqttSink(Sink):
 
         def set_max_in_flight(self, messages: int) -> Self:
             """Set how many messages are on their way without a confirmation; 20 by default, which brokers allow."""
-            if isinstance(messages, bool) or not 1 <= messages <= MAX_IN_FLIGHT:
-                raise ConfigurationError(
-                    f"{_NAME}.set_max_in_flight: expected 1 to {MAX_IN_FLIGHT}, got {messages!r}."
-                )
-            return self._with(in_flight=messages)
+            return self._with_number("set_max_in_flight", 1, MAX_IN_FLIGHT, in_flight=messages)
 
         def build(self) -> MqttSink:
             """Return the sink. Raises ConfigurationError: something is missing."""
@@ -116,35 +106,31 @@ class MqttSink(Sink):
 
         A broker that the driver does not reach is no error: only the subtasks must reach it.
         """
-        assert self._settings.broker is not None
         check_login(self._settings.broker, f"{_NAME} on the driver")
 
     def create_writer(self, context: WriterContext) -> MqttWriter:
-        where = f"{_NAME}, subtask {context.subtask} of {context.parallelism}"
-        writer = MqttWriter(self._settings, where)
+        writer = MqttWriter(self._settings, subtask_of(_NAME, context))
         writer.start()
         return writer
 
 
-class MqttWriter:
+class MqttWriter(RowsWriter):
     """Writer of one subtask. The client has a thread of its own, and sends again what is not confirmed."""
 
+    sink_name = _NAME
+
     def __init__(self, settings: _Settings, where: str) -> None:
-        assert settings.broker is not None
-        assert settings.schema is not None
-        assert settings.topic is not None
-        self._broker, self._schema, self._topic = settings.broker, settings.schema, settings.topic
-        self._is_retained = settings.is_retained
+        self.sent = SendFigures()
+        self._settings = settings
+        self._broker = settings.broker
         self._where = where
         self._client = make_client(settings.broker, where)
         self._client.max_queued_messages_set(0)
         self._client.max_inflight_messages_set(settings.in_flight)
-        self._in_flight = settings.in_flight
         self._changed = uninterruptible_condition()
         self._published = self._confirmed = 0
         self._most_bytes: int | None = None
         self._error: ExternalError | None = None
-        self.sent = SendFigures()
 
     def start(self) -> None:
         """Connect. Raises ExternalError."""
@@ -153,15 +139,11 @@ class MqttWriter:
         self._client.on_disconnect = self._on_disconnect
         connect(self._client, self._broker, self._where)
 
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self.write_converted(self.convert(batch), watermark_ms)
-
-    def convert(self, batch: Batch) -> Converted:
-        assert isinstance(batch, RowBatch), "an MqttSink accepts rows"
-        topic, bodies = self._topic, bodies_of(self._schema, batch.values)
+    def converted(self, values: Sequence[Any]) -> Converted:
+        topic, bodies = self._settings.topic, bodies_of(self._settings.schema, values)
         if callable(topic):
             where = f"{_NAME}: the function of set_topic"
-            topics = [checked_topic(where, topic(value), is_filter=False) for value in batch.values]
+            topics = [checked_topic(where, topic(value), is_filter=False) for value in values]
             converted = list(zip(topics, bodies, strict=True))
         else:
             converted = [(topic, body) for body in bodies]
@@ -202,7 +184,7 @@ class MqttWriter:
             self._published += len(piece)
             with uninterruptible():  # the client has locks, which its thread takes too
                 for topic, body in piece:
-                    self._client.publish(topic, body, qos=1, retain=self._is_retained)
+                    self._client.publish(topic, body, qos=1, retain=self._settings.is_retained)
             self.sent.bytes += sum(len(body) for _, body in piece)
 
     def prepare_commit(self) -> Sequence[object]:
@@ -244,11 +226,12 @@ class MqttWriter:
             self._most_bytes = getattr(properties, "MaximumPacketSize", _MOST_BYTES)
             self._changed.notify()
         most = getattr(properties, "ReceiveMaximum", MAX_IN_FLIGHT)
-        if most < self._in_flight:
+        if most < self._settings.in_flight:
             self._fail(
                 RefusedForGood(
                     f"{self._where}: {self._broker} takes {most} messages at once, and "
-                    f"{self._in_flight} may be on their way. Set set_max_in_flight({most})."
+                    f"{self._settings.in_flight} may be on their way. Set "
+                    f"set_max_in_flight({most})."
                 )
             )
 

@@ -17,9 +17,10 @@ from typing import Any, Final, NamedTuple, Self
 from penstock.common.extras import extra
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import Duration
-from penstock.common.typeinfo import TypeInformation, Types
+from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.api.base import Batch, Poller, PollingSource
-from penstock.connectors.api.messaging.records import NO_RECORDS, batch_of, batch_with_names
+from penstock.connectors.api.builder import MISSING
+from penstock.connectors.api.messaging.records import NamedMessages
 from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.mqtt.client import (
     MAX_IN_FLIGHT,
@@ -41,19 +42,22 @@ _LOG: Final = logging.getLogger(__name__)
 _NAME: Final = "MqttSource"
 _ROWS: Final = 1000
 _WAIT_S: Final = 0.5
-_FIELDS: Final = ("topic", "value")
 
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    broker: Broker | None = None
+    broker: Broker = MISSING
     tls: TlsFiles | None = None
     client_id: str = ""
     topics: tuple[str, ...] = ()
-    schema: DeserializationSchema | None = None
+    schema: DeserializationSchema = MISSING
     with_topic: bool = False
     clients: int = 1
     keeps_s: int = Duration.of_days(1).to_millis() // 1000
+
+    @property
+    def messages(self) -> NamedMessages:
+        return NamedMessages(self.schema, "topic" if self.with_topic else None)
 
 
 class MqttSource(PollingSource):
@@ -76,9 +80,7 @@ class MqttSource(PollingSource):
         """Builds an MqttSource; the setters return the builder."""
 
         name = _NAME
-
-        def __init__(self) -> None:
-            super().__init__(_Settings())
+        begin = _Settings
 
         def set_client_id(self, client_id: str) -> Self:
             """Set the name of the session in which the broker keeps what was not acknowledged. No other client may have it."""
@@ -102,20 +104,13 @@ class MqttSource(PollingSource):
 
             `with_topic`: records are Rows with the fields `topic` and `value`.
             """
-            if not isinstance(schema, DeserializationSchema):
-                raise TypeError(
-                    f"{_NAME}.set_deserializer: expected a DeserializationSchema, got "
-                    f"{type(schema).__name__}."
-                )
-            return self._with(schema=schema, with_topic=with_topic)
+            return self._with_schema(
+                DeserializationSchema, "set_deserializer", schema, with_topic=with_topic
+            )
 
         def set_clients(self, clients: int) -> Self:
             """Set how many clients share the messages, 1 by default: a shared subscription, without an order."""
-            if isinstance(clients, bool) or not isinstance(clients, int) or clients < 1:
-                raise ConfigurationError(
-                    f"{_NAME}.set_clients: expected 1 or more, got {clients!r}."
-                )
-            return self._with(clients=clients)
+            return self._with_number("set_clients", 1, clients=clients)
 
         def set_session_expiry(self, expiry: Duration) -> Self:
             """Set how long the broker keeps messages while the job is away; a day by default."""
@@ -137,18 +132,13 @@ class MqttSource(PollingSource):
 
     @property
     def produced_type(self) -> TypeInformation:
-        assert self._settings.schema is not None
-        kind = self._settings.schema.produced_type
-        if self._settings.with_topic:
-            return Types.ROW_NAMED(list(_FIELDS), [Types.STRING(), kind])
-        return kind
+        return self._settings.messages.produced_type
 
     def validate(self) -> None:
         """Check client and login. Raises ConfigurationError.
 
         A broker that the driver does not reach is no error: only the subtasks must reach it.
         """
-        assert self._settings.broker is not None
         check_login(self._settings.broker, f"{_NAME} on the driver")
 
     def create_poller(self, shard: int) -> Poller:
@@ -169,11 +159,8 @@ class _MqttPoller(Poller):
     """
 
     def __init__(self, settings: _Settings, shard: int) -> None:
-        assert settings.broker is not None
-        assert settings.schema is not None
         self._settings = settings
         self._broker = settings.broker
-        self._schema = settings.schema
         self._where = f"{_NAME}, client {settings.client_id}-{shard}"
         self._client = make_client(
             settings.broker, self._where, f"{settings.client_id}-{shard}", manual_ack=True
@@ -208,8 +195,12 @@ class _MqttPoller(Poller):
         if not taken:
             return []
         self._given = taken[-1].number
-        batch = self._batch(taken)
-        return NO_RECORDS if batch is None else batch
+        return self._settings.messages.batch(
+            [one.topic for one in taken],
+            [one.payload for one in taken],
+            None,
+            lambda number: f"a message of the topic {taken[number].topic!r}",
+        )
 
     def _check(self) -> None:
         """Raises: ExternalError: the client has given up, or does not get a connection."""
@@ -240,18 +231,6 @@ class _MqttPoller(Poller):
         """The broker keeps the session."""
         self._client.disconnect()
         self._client.loop_stop()
-
-    def _batch(self, taken: Sequence[_Message]) -> Batch | None:
-        schema = self._schema
-
-        def place(number: int) -> str:
-            return f"a message of the topic {taken[number].topic!r}"
-
-        values = [one.payload for one in taken]
-        if not self._settings.with_topic:
-            return batch_of(values, None, schema, place)
-        names = [one.topic for one in taken]
-        return batch_with_names(_FIELDS, names, values, None, schema, place)
 
     # ------------------------------------------------------------------ the client's thread
 

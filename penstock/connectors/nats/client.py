@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from penstock.common.extras import extra
-from penstock.connectors.api.messaging.tls import TlsBuilder
+from penstock.connectors.api.builder import TlsBuilder, parts_of_url
 from penstock.connectors.clients.tls import TlsFiles, tls_doubt, tls_refusal
 from penstock.engine.hosting.os.clock import HELP
 from penstock.engine.hosting.os.interrupts import uninterruptible_condition
@@ -59,14 +59,8 @@ class NatsAddress:
 
 def checked_url(where: str, url: object) -> str:
     """The URL. Raises: ConfigurationError, which does not show the password."""
-    try:
-        parts = urlsplit(url if isinstance(url, str) else "")
-        port = parts.port
-    except ValueError:  # its text may have a piece of the password
-        raise ConfigurationError(
-            f"{where}.set_url: the URL cannot be parsed. Expected {_FORM}. Check the port, and "
-            "write /, ?, # and @ in a password as %2F, %3F, %23 and %40, or use set_credentials."
-        ) from None
+    parts = parts_of_url(f"{where}.set_url", url, _FORM)
+    port = parts.port
     is_right = parts.scheme in {"nats", "tls"} and bool(parts.hostname) and port != 0
     if not is_right or parts.path not in {"", "/"}:
         raise ConfigurationError(

@@ -5,31 +5,42 @@ Source: NATS JetStream's publish acknowledgements and Nats-Msg-Id; Flink's Kafka
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 from penstock.common.extras import extra
 from penstock.common.serialization import SerializationSchema
-from penstock.connectors.api.base import (
-    Accepts,
-    Committer,
-    DeliveryGuarantee,
-    SinkWriter,
-    WriterContext,
-)
-from penstock.connectors.api.staging_sink import StagingSink
+from penstock.connectors.api.base import DeliveryGuarantee
+from penstock.connectors.api.builder import MISSING
+from penstock.connectors.api.sending import Outlet, PieceSink, bodies_of, pieces_of
 from penstock.connectors.clients.tls import TlsFiles
-from penstock.connectors.nats.client import NatsAddress, NatsBuilder, checked_subject, look
-from penstock.connectors.nats.writers import (
-    DirectWriter,
-    PublishingCommitter,
-    StagingWriter,
-    WriteSettings,
+from penstock.connectors.nats.client import (
+    NatsAddress,
+    NatsBuilder,
+    NatsLink,
+    checked_subject,
+    look,
+    most_bytes_of,
 )
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood
 
 _NAME: Final = "JetStreamSink"
+_MESSAGES: Final = 1000
+_BYTES: Final = 4 << 20
+_ACK_TIMEOUT_S: Final = 10.0
+_NO_STREAM: Final = 503
+_ID_HEADER: Final = "Nats-Msg-Id"
+_AROUND_ID: Final = len(f"NATS/1.0\r\n{_ID_HEADER}: \r\n\r\n")
+_MOST_ID: Final = 512
+"""More than the ids that a writer gives have. Headers count, too."""
+
+Message: TypeAlias = tuple[str, bytes, str | None]
+"""Subject, body, id; None: the writer gives it one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +49,116 @@ class _Settings:
     login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
     token: str | None = field(default=None, repr=False)
     tls: TlsFiles | None = None
-    subject: str | Callable[[Any], str] | None = None
-    schema: SerializationSchema | None = None
+    subject: str | Callable[[Any], str] = MISSING
+    schema: SerializationSchema = MISSING
     message_id: Callable[[Any], str] | None = None
     guarantee: DeliveryGuarantee = DeliveryGuarantee.AT_LEAST_ONCE
 
 
-class JetStreamSink(StagingSink):
+@dataclass(frozen=True, slots=True)
+class StagedMessages:
+    """In checkpoints: messages that are committed together. `id`: begins theirs."""
+
+    id: str
+    messages: tuple[tuple[str, bytes], ...]
+
+
+class MessageOutlet(Outlet[Message]):
+    """Publishes messages, each with an id, and the server stores it only if it has not seen the id within the stream's duplicate window.
+
+    So what was sent when a connection broke is sent again. Exactly once: ids name the checkpoint that had the messages.
+    """
+
+    def __init__(self, settings: _Settings, address: NatsAddress, where: str) -> None:
+        self._settings = settings
+        self._address = address
+        self._where = where
+        self.link: NatsLink | None = None
+        self._most_bytes: int | None = None
+        self._token = uuid.uuid4().hex
+        self._number = 0
+
+    def converted(self, values: Sequence[Any]) -> list[Message]:
+        settings = self._settings
+        subject, id_of = settings.subject, settings.message_id
+        made: list[Message] = []
+        for value, body in zip(values, bodies_of(settings.schema, values), strict=True):
+            to = subject
+            if not isinstance(to, str):
+                where = f"{_NAME}: the function of set_subject"
+                to = checked_subject(where, to(value), is_filter=False)
+            made.append((to, body, None if id_of is None else _checked_id(id_of(value))))
+        self._check_sizes(made)
+        return made
+
+    def _check_sizes(self, messages: Sequence[Message]) -> None:
+        """Here, so that the policy for errors has it, and no checkpoint. Raises: RefusedForGood: one is too large."""
+        if not messages:
+            return
+        if self._most_bytes is None:
+            self._most_bytes = self._ask_most_bytes()
+        subject, body, message_id = max(messages, key=lambda one: len(one[1]) + len(one[2] or ""))
+        around = _AROUND_ID + (_MOST_ID if message_id is None else len(message_id))
+        if len(body) + around > self._most_bytes:
+            raise RefusedForGood(
+                f"{_NAME}: a message for {subject!r} has {len(body)} bytes, and {around} for its "
+                f"id. {self._address} takes {self._most_bytes} (max_payload). Set that "
+                "higher, or make the records smaller."
+            )
+
+    def _ask_most_bytes(self) -> int:
+        """What the server takes as a message. Raises: ExternalError: it does not answer."""
+        if self.link is not None:
+            return most_bytes_of(self.link)
+        with closing(NatsLink(self._address, self._where)) as link:
+            return most_bytes_of(link)
+
+    def size(self, one: Message) -> int:
+        return len(one[1])
+
+    def pieces(self, converted: list[Message]) -> Iterator[list[Message]]:
+        return pieces_of(converted, self.size, _MESSAGES, _BYTES)
+
+    def open(self) -> None:
+        self.link = NatsLink(self._address, self._where)
+
+    def send(self, piece: Sequence[Message]) -> int:
+        named = []
+        for subject, body, message_id in piece:
+            self._number += 1
+            named.append((subject, body, message_id or f"{self._token}-{self._number}"))
+        assert self.link is not None
+        publish(self.link, named)
+        return sum(map(self.size, piece))
+
+    def staged(self, piece: Sequence[Message], attempt: str, number: str) -> StagedMessages:
+        name = f"penstock:{attempt}:{number}"
+        return StagedMessages(name, tuple(one[:2] for one in piece))
+
+    def commit(self, committables: Sequence[Any]) -> None:
+        assert self.link is not None
+        for staged in committables:
+            assert isinstance(staged, StagedMessages)
+            named = [
+                (subject, body, f"{staged.id}:{number}")
+                for number, (subject, body) in enumerate(staged.messages)
+            ]
+            publish(self.link, named)
+
+    def close(self) -> None:
+        if self.link is not None:
+            self.link.close()
+
+
+class JetStreamSink(PieceSink):
     """Publishes to streams. Not in PyFlink. Build it with `JetStreamSink.builder()`."""
 
-    accepts = Accepts.ROWS
-    is_converting = True
+    name = _NAME
 
     def __init__(self, settings: _Settings, address: NatsAddress) -> None:
         """Use the builder."""
-        assert settings.subject is not None
-        assert settings.schema is not None
         self._settings = settings
         self._address = address
-        self._writing = WriteSettings(
-            address, settings.subject, settings.schema, settings.message_id
-        )
 
     def __repr__(self) -> str:
         return f"{_NAME}({self._address}, {self._settings.subject})"
@@ -71,9 +171,7 @@ class JetStreamSink(StagingSink):
         """Builds a JetStreamSink; the setters return the builder."""
 
         name = _NAME
-
-        def __init__(self) -> None:
-            super().__init__(_Settings())
+        begin = _Settings
 
         def set_subject(self, subject: str | Callable[[Any], str]) -> Self:
             """Set the subject, or a function from a record to its subject. A stream must take it."""
@@ -83,12 +181,7 @@ class JetStreamSink(StagingSink):
 
         def set_serializer(self, schema: SerializationSchema) -> Self:
             """Set the schema that makes a message of a record."""
-            if not isinstance(schema, SerializationSchema):
-                raise TypeError(
-                    f"{_NAME}.set_serializer: expected a SerializationSchema, got "
-                    f"{type(schema).__name__}."
-                )
-            return self._with(schema=schema)
+            return self._with_schema(SerializationSchema, "set_serializer", schema)
 
         def set_message_id(self, function: Callable[[Any], str]) -> Self:
             """Set a function from a record to its `Nats-Msg-Id`.
@@ -104,12 +197,7 @@ class JetStreamSink(StagingSink):
 
             A commit that is repeated within the stream's duplicate window (2 min by default) publishes nothing.
             """
-            if guarantee not in {DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.EXACTLY_ONCE}:
-                raise ConfigurationError(
-                    f"{_NAME}.set_delivery_guarantee: expected DeliveryGuarantee.AT_LEAST_ONCE or "
-                    f"EXACTLY_ONCE, got {guarantee!r}."
-                )
-            return self._with(guarantee=guarantee)
+            return self._with_guarantee(guarantee)
 
         def build(self) -> JetStreamSink:
             """Return the sink. Raises ConfigurationError: something is missing."""
@@ -122,10 +210,6 @@ class JetStreamSink(StagingSink):
                     "out, or set_delivery_guarantee."
                 )
             return JetStreamSink(settings, self._address(settings))
-
-    @property
-    def is_exactly_once(self) -> bool:
-        return self._settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
     def validate(self) -> None:
         """Check client and login, and that a stream takes the subject. Raises ConfigurationError.
@@ -149,15 +233,73 @@ class JetStreamSink(StagingSink):
 
         look(self._address, where, check)
 
-    def direct_writer(self, context: WriterContext) -> SinkWriter:
-        return DirectWriter(self._writing, _where(context))
-
-    def staging_writer(self, context: WriterContext) -> SinkWriter:
-        return StagingWriter(self._writing, context, _where(context))
-
-    def committer(self) -> Committer:
-        return PublishingCommitter(self._writing)
+    def outlet(self, where: str) -> MessageOutlet:
+        return MessageOutlet(self._settings, self._address, where)
 
 
-def _where(context: WriterContext) -> str:
-    return f"{_NAME}, subtask {context.subtask} of {context.parallelism}"
+class PublishRefused(Exception):
+    """What the server says of a message that it does not store. `code`: as HTTP has it."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def publish(link: NatsLink, messages: Sequence[tuple[str, bytes, str]]) -> None:
+    """Until the server has stored all of them.
+
+    The client's own `publish_async` never hears of a refusal: it raises where it reads the answer, and who waits for the
+    answer goes on waiting.
+
+    Raises: ExternalError. RefusedForGood: the server refuses a message, and would again.
+    """
+
+    async def send(client: Any) -> None:
+        inbox = client.new_inbox()
+        open_ones = set(range(len(messages)))
+        ended = asyncio.get_running_loop().create_future()
+
+        async def note(answer: Any) -> None:  # noqa: RUF029 - the client awaits it
+            number = int(answer.subject.rpartition(".")[2])
+            refused = _refusal(answer, *messages[number])
+            open_ones.discard(number)
+            if ended.done():
+                return
+            if refused is not None:
+                ended.set_exception(refused)
+            elif not open_ones:
+                ended.set_result(None)
+
+        answers = await client.subscribe(f"{inbox}.*", cb=note)
+        try:
+            for number, (subject, body, message_id) in enumerate(messages):
+                headers = {_ID_HEADER: message_id}
+                await client.publish(subject, body, f"{inbox}.{number}", headers)
+            await asyncio.wait_for(ended, _ACK_TIMEOUT_S)
+        finally:
+            if client.is_connected:
+                await answers.unsubscribe()
+
+    link.call(send)
+
+
+def _refusal(answer: Any, subject: str, body: bytes, _message_id: str) -> PublishRefused | None:
+    """Why the message is not stored; None: it is."""
+    if (answer.headers or {}).get("Status") == str(_NO_STREAM):
+        text, code = "no stream takes it", _NO_STREAM
+    else:
+        told = json.loads(answer.data).get("error")
+        if told is None:
+            return None
+        text, code = told.get("description", told), told.get("code", 0)
+    return PublishRefused(f"a message of {len(body)} bytes for {subject!r}: {text}", code)
+
+
+def _checked_id(message_id: object) -> str:
+    is_right = isinstance(message_id, str) and bool(message_id) and message_id.isprintable()
+    if not is_right or not str(message_id).isascii():
+        raise TypeError(
+            f"{_NAME}: the function of set_message_id gave {message_id!r:.200}; expected a text of "
+            "printable ASCII characters"
+        )
+    return str(message_id)

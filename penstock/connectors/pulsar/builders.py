@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from penstock.common.config_options import ConfigOption
-from penstock.connectors.api.messaging.builder import MessagingBuilder
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.pulsar.authentication import checked_parameters, method_of
 from penstock.connectors.pulsar.options import (
     ADMIN_URL,
@@ -19,7 +19,7 @@ from penstock.connectors.pulsar.options import (
 )
 
 
-class PulsarBuilder(MessagingBuilder):
+class PulsarBuilder(SettingsBuilder):
     """`settings`: a frozen dataclass that has `options`."""
 
     def set_admin_url(self, admin_url: str) -> Self:

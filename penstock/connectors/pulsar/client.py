@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from penstock.common.extras import extra
 from penstock.connectors.api.messaging.properties import flag_of, int_of
-from penstock.connectors.api.messaging.topics import UnknownTopic
+from penstock.connectors.api.messaging.source import UnknownTopic
 from penstock.connectors.pulsar.authentication import authentication_of, handshake
 from penstock.connectors.pulsar.options import (
     CLIENT,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final, Self
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from penstock.connectors.api.builder import TlsBuilder
 from penstock.connectors.clients.tls import TlsFiles
 from penstock.engine.model.errors import ConfigurationError
 
@@ -264,36 +265,35 @@ class RMQConnectionConfig:
         """The effective value: a setter takes precedence over the URI's query, as with Java's client."""
         return self._query.get(name, default) if value is None else value
 
-    class Builder:
+    class Builder(TlsBuilder):
         """Builds an RMQConnectionConfig. Required: a URI, or host, port, user name and password.
 
         If both are set, the URI is used.
         """
 
-        def __init__(self) -> None:
-            self._options = _Options()
+        begin = _Options
 
-        def set_port(self, port: int) -> RMQConnectionConfig.Builder:
-            return self._set(port=_number("set_port", port, 1, MAX_PORT))
+        def set_port(self, port: int) -> Self:
+            return self._with(port=_number("set_port", port, 1, MAX_PORT))
 
-        def set_host(self, host: str) -> RMQConnectionConfig.Builder:
-            return self._set(host=_text("set_host", host))
+        def set_host(self, host: str) -> Self:
+            return self._with(host=_text("set_host", host))
 
-        def set_virtual_host(self, vhost: str) -> RMQConnectionConfig.Builder:
+        def set_virtual_host(self, vhost: str) -> Self:
             """Set the virtual host; `/` by default."""
-            return self._set(virtual_host=_text("set_virtual_host", vhost))
+            return self._with(virtual_host=_text("set_virtual_host", vhost))
 
-        def set_user_name(self, user_name: str) -> RMQConnectionConfig.Builder:
-            return self._set(user_name=_text("set_user_name", user_name))
+        def set_user_name(self, user_name: str) -> Self:
+            return self._with(user_name=_text("set_user_name", user_name))
 
-        def set_password(self, password: str) -> RMQConnectionConfig.Builder:
+        def set_password(self, password: str) -> Self:
             if not isinstance(password, str):
                 raise ConfigurationError(
                     f"set_password: expected a text, got {type(password).__name__}."
                 )
-            return self._set(password=password)
+            return self._with(password=password)
 
-        def set_uri(self, uri: str) -> RMQConnectionConfig.Builder:
+        def set_uri(self, uri: str) -> Self:
             """Set the URI: amqp://user:password@host:5672/virtual-host, or amqps:// for TLS.
 
             `set_tls` names certificates that Python does not trust by itself. Missing parts get their defaults.
@@ -301,65 +301,74 @@ class RMQConnectionConfig:
             if not isinstance(uri, str):
                 raise ConfigurationError(f"set_uri: expected a text, got {type(uri).__name__}.")
             parsed_uri(uri)
-            return self._set(uri=uri)
+            return self._with(uri=uri)
 
-        def set_topology_recovery_enabled(
-            self, topology_recovery_enabled: bool
-        ) -> RMQConnectionConfig.Builder:
+        def set_topology_recovery_enabled(self, topology_recovery_enabled: bool) -> Self:
             """Set whether a queue lost on reconnecting is created again (default true)."""
-            found = _flag("set_topology_recovery_enabled", topology_recovery_enabled)
-            return self._set(topology_recovery=found)
+            return self._with(
+                topology_recovery=_flag("set_topology_recovery_enabled", topology_recovery_enabled)
+            )
 
-        def set_requested_heartbeat(self, requested_heartbeat: int) -> RMQConnectionConfig.Builder:
+        def set_requested_heartbeat(self, requested_heartbeat: int) -> Self:
             """Set the time between heartbeats in s (default 60); 0: none."""
-            found = _number("set_requested_heartbeat", requested_heartbeat, 0, MAX_SHORT)
-            return self._set(requested_heartbeat=found)
+            return self._with(
+                requested_heartbeat=_number(
+                    "set_requested_heartbeat", requested_heartbeat, 0, MAX_SHORT
+                )
+            )
 
-        def set_requested_frame_max(self, requested_frame_max: int) -> RMQConnectionConfig.Builder:
+        def set_requested_frame_max(self, requested_frame_max: int) -> Self:
             """Set the largest frame in bytes: 4,096 to 131,072; 0 and more mean 131,072."""
             least = MIN_FRAME_BYTES if requested_frame_max else 0
-            found = _number("set_requested_frame_max", requested_frame_max, least)
-            return self._set(requested_frame_max=found)
+            return self._with(
+                requested_frame_max=_number("set_requested_frame_max", requested_frame_max, least)
+            )
 
-        def set_requested_channel_max(
-            self, requested_channel_max: int
-        ) -> RMQConnectionConfig.Builder:
+        def set_requested_channel_max(self, requested_channel_max: int) -> Self:
             """Set the largest number of channels (default 2,047); 0: no limit. Only one channel is used."""
-            found = _number("set_requested_channel_max", requested_channel_max, 0, MAX_SHORT)
-            return self._set(requested_channel_max=found)
+            return self._with(
+                requested_channel_max=_number(
+                    "set_requested_channel_max", requested_channel_max, 0, MAX_SHORT
+                )
+            )
 
-        def set_network_recovery_interval(
-            self, network_recovery_interval: int
-        ) -> RMQConnectionConfig.Builder:
+        def set_network_recovery_interval(self, network_recovery_interval: int) -> Self:
             """Set the time between two attempts to reconnect in ms (default 5,000)."""
-            found = _number("set_network_recovery_interval", network_recovery_interval, 0)
-            return self._set(network_recovery_interval=found)
+            return self._with(
+                network_recovery_interval=_number(
+                    "set_network_recovery_interval", network_recovery_interval, 0
+                )
+            )
 
-        def set_connection_timeout(self, connection_timeout: int) -> RMQConnectionConfig.Builder:
+        def set_connection_timeout(self, connection_timeout: int) -> Self:
             """Set the longest time to connect in ms (default 60,000); 0: no limit."""
-            found = _number("set_connection_timeout", connection_timeout, 0)
-            return self._set(connection_timeout=found)
+            return self._with(
+                connection_timeout=_number("set_connection_timeout", connection_timeout, 0)
+            )
 
-        def set_automatic_recovery(self, automatic_recovery: bool) -> RMQConnectionConfig.Builder:
+        def set_automatic_recovery(self, automatic_recovery: bool) -> Self:
             """Set whether a broken connection is reopened (default true), or its task fails."""
-            return self._set(automatic_recovery=_flag("set_automatic_recovery", automatic_recovery))
+            return self._with(
+                automatic_recovery=_flag("set_automatic_recovery", automatic_recovery)
+            )
 
-        def set_prefetch_count(self, prefetch_count: int) -> RMQConnectionConfig.Builder:
+        def set_prefetch_count(self, prefetch_count: int) -> Self:
             """Set how many unacknowledged messages a subtask may have; 0 (default): no limit.
 
             Messages are acknowledged when a checkpoint is complete, so at most this many arrive
             between two checkpoints. Without checkpoints there is no limit: messages are
             acknowledged as they are sent.
             """
-            found = _number("set_prefetch_count", prefetch_count, 0, MAX_SHORT)
-            return self._set(prefetch_count=found)
+            return self._with(
+                prefetch_count=_number("set_prefetch_count", prefetch_count, 0, MAX_SHORT)
+            )
 
         def set_tls(
             self,
             ca_file: str | None = None,
             certificate_file: str | None = None,
             key_file: str | None = None,
-        ) -> RMQConnectionConfig.Builder:
+        ) -> Self:
             """Connect with TLS, also if the URI is amqp://. Not in PyFlink; without files as its `amqps://`.
 
             Args:
@@ -367,19 +376,11 @@ class RMQConnectionConfig:
                 certificate_file: the client's own certificate, for brokers that ask for one.
                 key_file: its private key; by default it is in `certificate_file`.
             """
-            if key_file is not None and certificate_file is None:
-                raise ConfigurationError(
-                    "set_tls: key_file is the key of certificate_file, which is missing."
-                )
-            return self._set(tls=TlsFiles(ca_file, certificate_file, key_file))
+            return super().set_tls(ca_file, certificate_file, key_file)
 
         def build(self) -> RMQConnectionConfig:
             """Return the config. Raises ConfigurationError if something required is missing."""
-            return RMQConnectionConfig(self._options)
-
-        def _set(self, **changes: Any) -> RMQConnectionConfig.Builder:
-            self._options = replace(self._options, **changes)
-            return self
+            return RMQConnectionConfig(self._settings)
 
 
 def _address_of(options: _Options) -> tuple[Address, Mapping[str, int]]:

@@ -6,37 +6,141 @@ confirmed all messages before a checkpoint's barrier goes on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from itertools import takewhile
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from penstock.common.serialization import SerializationSchema
 from penstock.connectors.api.base import Accepts, Sink, SinkWriter, WriterContext
+from penstock.connectors.api.sending import RowsWriter, bodies_of, subtask_of
 from penstock.connectors.rabbitmq.channel_thread import ChannelThread
-from penstock.connectors.rabbitmq.checks import (
-    checked_config,
-    checked_listener,
-    checked_options,
-    checked_queue,
-    checked_schema,
-)
 from penstock.connectors.rabbitmq.client import (
     ACCESS_REFUSED,
     PRECONDITION_FAILED,
     PikaClient,
     check_login,
+    import_pika,
     look_for_exchange,
 )
 from penstock.connectors.rabbitmq.config import RMQConnectionConfig
-from penstock.connectors.rabbitmq.messages import Message, MessageMaker
 from penstock.connectors.rabbitmq.publishing import (
+    PERSISTENT,
     ReturnedMessage,
     ReturnListener,
+    RMQMessageProperties,
     RMQSinkPublishOptions,
+    checked_config,
+    checked_listener,
+    checked_name,
+    checked_options,
+    checked_queue,
+    checked_schema,
 )
-from penstock.engine.runtime.elements import Batch, RowBatch
+from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.runtime.sink import SendFigures
+
+# ---------------------------------------------------------------------- messages
+# Makes the messages of a sink from its records. Needs pika for their properties.
+
+
+_AROUND_BYTES: Final = 20
+"""What a frame of properties has besides them: its own head and end, and the head of the content."""
+
+
+class Message(NamedTuple):
+    """`properties`: as pika has them."""
+
+    exchange: str
+    routing_key: str
+    body: bytes
+    properties: Any
+    is_mandatory: bool
+
+
+class MessageMaker:
+    """Makes messages for one queue, or as the options say for each record."""
+
+    def __init__(
+        self,
+        schema: SerializationSchema,
+        queue: str | None,
+        options: RMQSinkPublishOptions | None,
+        max_frame_bytes: int,
+    ) -> None:
+        """`max_frame_bytes`: AMQP sends the properties of a message in one frame."""
+        self._max_bytes = max_frame_bytes - _AROUND_BYTES
+        self._schema = schema
+        self._queue = queue
+        self._options = options
+        self._pika = import_pika("RMQSink")
+        self._usual = self._pika.BasicProperties(delivery_mode=PERSISTENT)
+
+    def messages(self, values: Sequence[Any]) -> list[Message]:
+        """The messages, in order. Raises: TypeError, ConfigurationError: the program gives something else for a record."""
+        bodies = bodies_of(self._schema, values)
+        options = self._options
+        if options is None:
+            assert self._queue is not None, "a sink has a queue or options"
+            usual, queue = self._usual, self._queue
+            return [Message("", queue, body, usual, True) for body in bodies]
+        return [
+            self._message(options, value, body) for value, body in zip(values, bodies, strict=True)
+        ]
+
+    def _message(self, options: RMQSinkPublishOptions, value: Any, body: bytes) -> Message:
+        if options.compute_immediate(value):
+            raise ConfigurationError(
+                f"RMQSink: {type(options).__name__}.compute_immediate gave True for "
+                f"{value!r:.200}. RabbitMQ refuses immediate messages. Return False; a queue "
+                "with x-message-ttl 0 does about the same."
+            )
+        properties = options.compute_properties(value)
+        return Message(
+            checked_name("exchange", options.compute_exchange(value)),
+            checked_name("routing key", options.compute_routing_key(value)),
+            body,
+            self._usual if properties is None else self._of_pika(properties, value),
+            options.compute_mandatory(value),
+        )
+
+    def _of_pika(self, properties: RMQMessageProperties, value: Any) -> Any:
+        if not isinstance(properties, RMQMessageProperties):
+            raise TypeError(
+                f"RMQSink: compute_properties gave {type(properties).__name__} for {value!r:.200}; "
+                "expected RMQMessageProperties or None"
+            )
+        made = self._pika.BasicProperties(**asdict(properties))
+        encode: Callable[[], Sequence[bytes]] = made.encode
+        try:
+            size = sum(map(len, encode()))  # here an error belongs to a record
+        except Exception as error:  # the client's errors have no common base class
+            raise TypeError(
+                f"RMQSink: AMQP has no such properties of {value!r:.200}: "
+                f"{self._odd_header(properties.headers) or f'{error!r}. Got {properties}'!s:.500}"
+            ) from error
+        if size > self._max_bytes:
+            raise ValueError(
+                f"RMQSink: the properties of {value!r:.200} have {size} bytes, but one frame of "
+                f"AMQP takes {self._max_bytes}. Put long texts into the body."
+            )
+        return made
+
+    def _odd_header(self, headers: Mapping[str, Any] | None) -> str | None:
+        """What is wrong with the first header that cannot be sent; None: it is none of them."""
+        for name, header in (headers or {}).items():
+            try:
+                self._pika.BasicProperties(headers={name: header}).encode()
+            except Exception:  # as above
+                return (
+                    f"header {name!r:.100} is {header!r:.100}, a {type(header).__name__}. Names "
+                    "are texts of up to 255 bytes, values are texts, bytes, whole numbers of 64 "
+                    "bits, Decimals of 32 bits, booleans, datetimes, None, or lists and dicts of "
+                    "them. Write a float as Decimal or text"
+                )
+        return None
+
 
 # ---------------------------------------------------------------------- publisher
 # The publisher of a sink: sends messages, and keeps them until the broker has confirmed them.
@@ -201,9 +305,6 @@ class RMQSink(Sink):
 
     accepts = Accepts.ROWS
     is_converting = True
-    # Of sinks that an earlier release has pickled.
-    _options: RMQSinkPublishOptions | None = None
-    _listener: ReturnListener | None = None
 
     def __init__(
         self,
@@ -245,7 +346,7 @@ class RMQSink(Sink):
         check_login(self._config, where, look)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        where = f"RMQSink, subtask {context.subtask} of {context.parallelism}"
+        where = subtask_of("RMQSink", context)
         publisher = MessagePublisher(
             PikaClient.of(self._config, where), self._config, self._queue, where, self._listener
         )
@@ -254,20 +355,18 @@ class RMQSink(Sink):
         return _MessageWriter(publisher, maker)
 
 
-class _MessageWriter:
+class _MessageWriter(RowsWriter):
     """Writer of one subtask."""
 
+    sink_name = "RMQSink"
+
     def __init__(self, publisher: MessagePublisher, maker: MessageMaker) -> None:
+        self.sent = SendFigures()
         self._publisher = publisher
         self._maker = maker
-        self.sent = SendFigures()
 
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self.write_converted(self.convert(batch), watermark_ms)
-
-    def convert(self, batch: Batch) -> list[Message]:
-        assert isinstance(batch, RowBatch), "an RMQSink accepts rows"
-        return self._maker.messages(batch.values)
+    def converted(self, values: Sequence[Any]) -> list[Message]:
+        return self._maker.messages(values)
 
     def write_converted(self, converted: list[Message], watermark_ms: int) -> None:
         self._publisher.send(converted)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 from penstock.common.extras import extra
-from penstock.connectors.api.messaging.tls import TlsBuilder
+from penstock.connectors.api.builder import TlsBuilder, parts_of_url
 from penstock.connectors.clients.tls import TlsFiles, tls_doubt, tls_refusal
 from penstock.engine.hosting.os.clock import HELP
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
@@ -49,15 +49,8 @@ def checked_url(where: str, url: object) -> str:
     form = "redis://[user:password@]host:6379/0, rediss:// for TLS, or unix:///path"
     if not isinstance(url, str):
         raise ConfigurationError(f"{where}.set_url: got {type(url).__name__}, expected {form}.")
-    try:
-        parts = urlsplit(url)
-        is_right = parts.port is None or parts.port > 0
-    except ValueError:  # its text may have a piece of the password
-        raise ConfigurationError(
-            f"{where}.set_url: the URL cannot be parsed. Expected {form}. Check the port, and "
-            "write /, ?, # and @ in a password as %2F, %3F, %23 and %40, or use set_credentials."
-        ) from None
-    if parts.scheme not in SCHEMES or not is_right:
+    parts = parts_of_url(f"{where}.set_url", url, form)
+    if parts.scheme not in SCHEMES or parts.port == 0:
         raise ConfigurationError(
             f"{where}.set_url: got a URL with the scheme {parts.scheme!r} and the port "
             f"{parts.port}, expected {form}."

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from penstock.connectors.api.messaging.bodies import bodies_of
 from penstock.connectors.api.messaging.records import batch_of, rows_of
+from penstock.connectors.api.sending import bodies_of
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.row import Row, make_row
 from penstock.engine.model.texts.bounded_text import bounded_repr

@@ -5,29 +5,32 @@ Source: Redis' XADD; Flink's KafkaSink for the guarantees and their names.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from itertools import chain
+from typing import Any, Final, Self, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import RowTypeInfo
-from penstock.connectors.api.base import (
-    Accepts,
-    Committer,
-    DeliveryGuarantee,
-    SinkWriter,
-    WriterContext,
-)
-from penstock.connectors.api.staging_sink import StagingSink
+from penstock.connectors.api.base import DeliveryGuarantee
+from penstock.connectors.api.builder import MISSING, checked_schema
+from penstock.connectors.api.sending import Outlet, PieceSink, pieces_of
 from penstock.connectors.clients.tls import TlsFiles
-from penstock.connectors.redis.client import RedisAddress, RedisBuilder, check_server, checked_name
-from penstock.connectors.redis.entries import EntryWriter, RowWriter, ValueWriter, checked_row_type
-from penstock.connectors.redis.writers import (
-    DirectWriter,
-    MarkingCommitter,
-    StagingWriter,
-    WriteSettings,
+from penstock.connectors.redis.client import (
+    RedisAddress,
+    RedisBuilder,
+    check_server,
+    checked_name,
+    connect,
+    told,
+)
+from penstock.connectors.redis.entries import (
+    EntryWriter,
+    Flat,
+    RowWriter,
+    ValueWriter,
+    checked_row_type,
 )
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.time import millis_of
@@ -36,37 +39,121 @@ _NAME: Final = "RedisStreamSink"
 _RETENTION: Final = Duration.of_days(7)
 
 
+_ENTRIES: Final = 1000
+_BYTES: Final = 1 << 20
+MARKS: Final = "penstock:committed:"
+# Keys: mark, stream. Arguments: seconds of the mark, most entries (0: no bound), then for each entry how many texts follow.
+_APPEND: Final = """
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+local at, count = 3, 0
+while at <= #ARGV do
+  local last = at + tonumber(ARGV[at])
+  if ARGV[2] == '0' then
+    redis.call('XADD', KEYS[2], '*', unpack(ARGV, at + 1, last))
+  else
+    redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[2], '*', unpack(ARGV, at + 1, last))
+  end
+  at, count = last + 1, count + 1
+end
+redis.call('SET', KEYS[1], count, 'EX', ARGV[1])
+return count
+"""
+
+Addressed: TypeAlias = tuple[str, Flat]
+
+
 @dataclass(frozen=True, slots=True)
 class _Settings:
     url: str = field(default="", repr=False)
     login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
     tls: TlsFiles | None = None
-    stream: str | Callable[[Any], str] | None = None
-    entries: EntryWriter | None = None
+    stream: str | Callable[[Any], str] = MISSING
+    entries: EntryWriter = MISSING
     most_entries: int = 0
     guarantee: DeliveryGuarantee = DeliveryGuarantee.AT_LEAST_ONCE
     retention_s: int = _RETENTION.to_millis() // 1000
 
 
-class RedisStreamSink(StagingSink):
+@dataclass(frozen=True, slots=True)
+class StagedEntries:
+    """In checkpoints: entries for one stream that are committed together. `mark`: names their commit."""
+
+    mark: str
+    stream: str
+    entries: tuple[Flat, ...]
+
+
+class EntryOutlet(Outlet[Addressed]):
+    """Appends entries. Exactly once: a script appends those of a checkpoint and sets a mark that names it, both or neither, and a commit
+    that finds its mark appends nothing. At least once: what was sent when the connection broke is sent again.
+    """
+
+    def __init__(self, settings: _Settings, address: RedisAddress, where: str) -> None:
+        self._settings = settings
+        self._address = address
+        self._where = where
+        self._client: Any = None
+
+    def converted(self, values: Sequence[Any]) -> list[Addressed]:
+        stream, fields = self._settings.stream, self._settings.entries.fields
+        if isinstance(stream, str):
+            return [(stream, fields(value)) for value in values]
+        where = f"{_NAME}: the function of set_stream"
+        return [(checked_name(where, stream(value)), fields(value)) for value in values]
+
+    def size(self, one: Addressed) -> int:
+        return sum(map(len, one[1]))
+
+    def pieces(self, converted: list[Addressed]) -> Iterator[list[Addressed]]:
+        return pieces_of(converted, self.size, _ENTRIES, _BYTES)
+
+    def pieces_to_stage(self, converted: list[Addressed]) -> Iterator[list[Addressed]]:
+        by_stream: dict[str, list[Addressed]] = {}
+        for one in converted:
+            by_stream.setdefault(one[0], []).append(one)
+        return chain.from_iterable(map(self.pieces, by_stream.values()))
+
+    def open(self) -> None:
+        self._client = connect(self._address, self._where)
+
+    def send(self, piece: Sequence[Addressed]) -> int:
+        most = self._settings.most_entries
+        bound = ("MAXLEN", "~", most) if most else ()
+        pipeline = self._client.pipeline(transaction=False)
+        for stream, flat in piece:
+            pipeline.execute_command("XADD", stream, *bound, "*", *flat)
+        with told(self._address, self._where):
+            pipeline.execute()
+        return sum(map(self.size, piece))
+
+    def staged(self, piece: Sequence[Addressed], attempt: str, number: str) -> StagedEntries:
+        stream = piece[0][0]
+        mark = f"{MARKS}{stream}:{attempt}:{number}"
+        return StagedEntries(mark, stream, tuple(flat for _, flat in piece))
+
+    def commit(self, committables: Sequence[Any]) -> None:
+        append = self._client.register_script(_APPEND)
+        for staged in committables:
+            assert isinstance(staged, StagedEntries)
+            texts: list[Any] = [self._settings.retention_s, self._settings.most_entries]
+            for flat in staged.entries:
+                texts += (len(flat), *flat)
+            with told(self._address, self._where):
+                append(keys=[staged.mark, staged.stream], args=texts)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class RedisStreamSink(PieceSink):
     """Writes to Redis streams. Not in PyFlink. Build it with `RedisStreamSink.builder()`."""
 
-    accepts = Accepts.ROWS
-    is_converting = True
+    name = _NAME
 
     def __init__(self, settings: _Settings, address: RedisAddress) -> None:
         """Use the builder."""
-        assert settings.entries is not None
-        assert settings.stream is not None
         self._settings = settings
         self._address = address
-        self._writing = WriteSettings(
-            self._address,
-            settings.stream,
-            settings.entries,
-            settings.most_entries,
-            settings.retention_s,
-        )
 
     def __repr__(self) -> str:
         return f"{_NAME}({self._address}, {self._settings.stream})"
@@ -79,9 +166,7 @@ class RedisStreamSink(StagingSink):
         """Builds a RedisStreamSink; the setters return the builder."""
 
         name = _NAME
-
-        def __init__(self) -> None:
-            super().__init__(_Settings())
+        begin = _Settings
 
         def set_stream(self, stream: str | Callable[[Any], str]) -> Self:
             """Set the stream's key, or a function from a record to the key of its stream."""
@@ -91,11 +176,7 @@ class RedisStreamSink(StagingSink):
 
         def set_value_serializer(self, schema: SerializationSchema, field: str = "value") -> Self:
             """Have entries with one field, whose value the schema makes of the record."""
-            if not isinstance(schema, SerializationSchema):
-                raise TypeError(
-                    f"{_NAME}.set_value_serializer: expected a SerializationSchema, got "
-                    f"{type(schema).__name__}."
-                )
+            checked_schema(self._call("set_value_serializer"), schema, SerializationSchema)
             return self._with(entries=ValueWriter(field, schema))
 
         def set_row_type(self, row_type: RowTypeInfo) -> Self:
@@ -106,20 +187,11 @@ class RedisStreamSink(StagingSink):
 
         def set_max_length(self, entries: int) -> Self:
             """Have Redis trim the stream to about so many entries (`MAXLEN ~`). By default it grows without end."""
-            if isinstance(entries, bool) or not isinstance(entries, int) or entries < 1:
-                raise ConfigurationError(
-                    f"{_NAME}.set_max_length: expected 1 or more, got {entries!r}."
-                )
-            return self._with(most_entries=entries)
+            return self._with_number("set_max_length", 1, most_entries=entries)
 
         def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> Self:
             """Set AT_LEAST_ONCE, the default, or EXACTLY_ONCE: entries come when a checkpoint is complete."""
-            if guarantee not in {DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.EXACTLY_ONCE}:
-                raise ConfigurationError(
-                    f"{_NAME}.set_delivery_guarantee: expected DeliveryGuarantee.AT_LEAST_ONCE or "
-                    f"EXACTLY_ONCE, got {guarantee!r}."
-                )
-            return self._with(guarantee=guarantee)
+            return self._with_guarantee(guarantee)
 
         def set_mark_retention(self, retention: Duration) -> Self:
             """Set how long Redis remembers a commit, 7 days by default; for EXACTLY_ONCE.
@@ -141,10 +213,6 @@ class RedisStreamSink(StagingSink):
             )
             return RedisStreamSink(settings, self._address(settings))
 
-    @property
-    def is_exactly_once(self) -> bool:
-        return self._settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE
-
     def validate(self) -> None:
         """Check client, login and stream. Raises ConfigurationError.
 
@@ -155,17 +223,7 @@ class RedisStreamSink(StagingSink):
         check_server(self._address, streams, f"{_NAME} on the driver")
 
     def validate_input(self, input_type: Any) -> None:
-        self._writing.entries.check_input(_NAME, input_type)
+        self._settings.entries.check_input(_NAME, input_type)
 
-    def direct_writer(self, context: WriterContext) -> SinkWriter:
-        return DirectWriter(self._writing, _where(context))
-
-    def staging_writer(self, context: WriterContext) -> SinkWriter:
-        return StagingWriter(self._writing, context, _where(context))
-
-    def committer(self) -> Committer:
-        return MarkingCommitter(self._writing)
-
-
-def _where(context: WriterContext) -> str:
-    return f"{_NAME}, subtask {context.subtask} of {context.parallelism}"
+    def outlet(self, where: str) -> EntryOutlet:
+        return EntryOutlet(self._settings, self._address, where)

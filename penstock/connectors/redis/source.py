@@ -6,32 +6,162 @@ Redis has nothing to keep. Source: Redis' XREAD and XINFO STREAM; Flink's KafkaS
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final, Self
+import logging
+import re
+import threading
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
 
+import numpy as np
+
+from penstock.common.extras import extra
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.api.base import (
+    AssignedSplits,
     Boundedness,
     EnumeratorContext,
+    Fetched,
     ReaderContext,
+    RefusedForGood,
     Source,
     SourceReader,
+    SourceReaderBase,
+    SplitBatch,
     SplitEnumerator,
+    SplitReader,
 )
+from penstock.connectors.api.builder import MISSING, checked_schema
+from penstock.connectors.api.messaging.records import NO_RECORDS
 from penstock.connectors.clients.tls import TlsFiles
-from penstock.connectors.redis.client import RedisAddress, RedisBuilder, check_server, checked_name
-from penstock.connectors.redis.entries import EntryReader, RowReader, ValueReader, checked_row_type
-from penstock.connectors.redis.splits import (
-    BEGINNING,
-    LATEST,
-    StreamsEnumerator,
-    before_ms,
-    parsed_id,
+from penstock.connectors.redis.client import (
+    RedisAddress,
+    RedisBuilder,
+    check_server,
+    checked_name,
+    connect,
+    told,
 )
-from penstock.connectors.redis.stream_reader import ReadSettings, RedisReader
+from penstock.connectors.redis.entries import EntryReader, RowReader, ValueReader, checked_row_type
 from penstock.engine.model.errors import ConfigurationError
 
+# ---------------------------------------------------------------------- splits
+# Splits of a RedisStreamSource: a stream with the id behind which to go on; and the enumerator,
+# which hands them out.
+
+
+BEGINNING: Final = "0-0"
+LATEST: Final = "$"
+_MOST: Final = (1 << 64) - 1
+_ID: Final = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSplit:
+    """A stream. `after`: the id of the last entry read. `until`: that of the last one to read; None: no end.
+
+    `has_begun`: an entry was read, so that those behind `after` must not be missing. `count`: how many entries the stream
+    had ever got up to `after`; None: unknown.
+    """
+
+    stream: str
+    after: str
+    until: str | None = None
+    has_begun: bool = False
+    count: int | None = None
+
+
+def key_of(entry_id: str) -> tuple[int, int]:
+    """The id in its order."""
+    ms, _, sequence = entry_id.partition("-")
+    return int(ms), int(sequence or 0)
+
+
+def parsed_id(where: str, entry_id: object) -> str:
+    """The id with both of its parts. Raises: ConfigurationError."""
+    found = _ID.fullmatch(entry_id) if isinstance(entry_id, str) else None
+    if found is None or max(int(one or 0) for one in found.groups()) > _MOST:
+        raise ConfigurationError(
+            f'{where}: got {entry_id!r}, expected the id of an entry, such as "1526919030474-55".'
+        )
+    return f"{int(found[1])}-{int(found[2] or 0)}"
+
+
+def before_ms(where: str, epoch_ms: object) -> str:
+    """The last id before this time. Raises: ConfigurationError."""
+    if isinstance(epoch_ms, bool) or not isinstance(epoch_ms, int) or not 0 <= epoch_ms <= _MOST:
+        raise ConfigurationError(f"{where}: expected epoch ms, 0 or more, got {epoch_ms!r}.")
+    return BEGINNING if not epoch_ms else f"{epoch_ms - 1}-{_MOST}"
+
+
+class StreamsEnumerator(AssignedSplits):
+    """Gives stream i to subtask i modulo the parallelism."""
+
+    def __init__(
+        self,
+        context: EnumeratorContext,
+        address: RedisAddress,
+        streams: Sequence[str],
+        starting: str,
+        *,
+        is_bounded: bool,
+    ) -> None:
+        super().__init__(context, is_bounded=is_bounded)
+        self._address = address
+        self._streams = streams
+        self._starting = starting
+        self._known: set[str] = set()
+
+    def start(self) -> None:
+        """Finds the positions of streams that no checkpoint has."""
+        new = [name for name in self._streams if name not in self._known]
+        last = self._last_ids(new) if self._is_bounded or self._starting == LATEST else {}
+        splits = []
+        for name in new:
+            after = last[name] if self._starting == LATEST else self._starting
+            splits.append(StreamSplit(name, after, last[name] if self._is_bounded else None))
+        self._known.update(new)
+        self._spread(splits)
+
+    def snapshot_state(self) -> Any:
+        return {"left": self.left(), "known": sorted(self._known)}
+
+    def restore_state(self, state: Any) -> None:
+        self._known = set(state["known"])
+        self._spread([one for one in state["left"] if one.stream in self._streams])
+
+    def _spread(self, splits: Sequence[StreamSplit]) -> None:
+        for split in splits:
+            self.give(self._streams.index(split.stream), split)
+
+    def _last_ids(self, streams: Sequence[str]) -> dict[str, str]:
+        """The id of the last entry of each stream, also if it was deleted; of one that is not there the beginning."""
+        where = "RedisStreamSource on the driver"
+        redis = extra("redis", "redis", where)
+        client = connect(self._address, where)
+        found = {}
+        try:
+            for name in streams:
+                with told(self._address, where):
+                    try:
+                        found[name] = client.xinfo_stream(name)["last-generated-id"].decode()
+                    except redis.exceptions.ResponseError as error:
+                        if "no such key" not in str(error):
+                            raise
+                        found[name] = BEGINNING
+        finally:
+            client.close()
+        return found
+
+
+# ---------------------------------------------------------------------- source
+
+
+_LOG: Final = logging.getLogger(__name__)
+_ROWS: Final = 1000
+_BLOCK_MS: Final = 100  # whoever closes the reader waits for that
+_PAUSE_S: Final = 0.1
 _NAME: Final = "RedisStreamSource"
 
 
@@ -41,7 +171,7 @@ class _Settings:
     login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
     tls: TlsFiles | None = None
     streams: tuple[str, ...] = ()
-    entries: EntryReader | None = None
+    entries: EntryReader = MISSING
     starting: str = BEGINNING
     is_bounded: bool = False
     fails_on_loss: bool = True
@@ -55,9 +185,7 @@ class RedisStreamSource(Source):
 
     def __init__(self, settings: _Settings, address: RedisAddress) -> None:
         """Use the builder."""
-        assert settings.entries is not None
         self._settings = settings
-        self._entries = settings.entries
         self._address = address
 
     def __repr__(self) -> str:
@@ -71,9 +199,7 @@ class RedisStreamSource(Source):
         """Builds a RedisStreamSource; the setters return the builder."""
 
         name = _NAME
-
-        def __init__(self) -> None:
-            super().__init__(_Settings())
+        begin = _Settings
 
         def set_streams(self, *names: str) -> Self:
             """Set the keys of the streams. One that is not there yet is waited for."""
@@ -87,11 +213,7 @@ class RedisStreamSource(Source):
             self, schema: DeserializationSchema, field: str = "value"
         ) -> Self:
             """Set the schema that makes a record of one field's value; None of it: no record."""
-            if not isinstance(schema, DeserializationSchema):
-                raise TypeError(
-                    f"{_NAME}.set_value_deserializer: expected a DeserializationSchema, got "
-                    f"{type(schema).__name__}."
-                )
+            checked_schema(self._call("set_value_deserializer"), schema, DeserializationSchema)
             return self._with(entries=ValueReader(field, schema))
 
         def set_row_type(self, row_type: RowTypeInfo) -> Self:
@@ -133,13 +255,11 @@ class RedisStreamSource(Source):
 
     @property
     def boundedness(self) -> Boundedness:
-        if self._settings.is_bounded:
-            return Boundedness.BOUNDED
-        return Boundedness.CONTINUOUS_UNBOUNDED
+        return Boundedness.of(is_bounded=self._settings.is_bounded)
 
     @property
     def produced_type(self) -> TypeInformation:
-        return self._entries.produced_type
+        return self._settings.entries.produced_type
 
     def validate(self) -> None:
         """Check client, login and streams. Raises ConfigurationError.
@@ -159,11 +279,181 @@ class RedisStreamSource(Source):
         )
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        settings = self._settings
         where = f"{_NAME}, subtask {context.subtask()}"
-        return RedisReader(
-            context,
-            ReadSettings(
-                self._address, settings.streams, self._entries, settings.fails_on_loss, where
-            ),
+        return RedisReader(context, self._settings, self._address, where)
+
+
+class RedisReader(SourceReaderBase):
+    """Reads its streams side by side."""
+
+    def __init__(
+        self, context: ReaderContext, settings: _Settings, address: RedisAddress, where: str
+    ) -> None:
+        super().__init__(context)
+        self._settings = settings
+        self._address = address
+        self._where = where
+
+    def create_split_reader(self) -> SplitReader:
+        return _StreamsReader(self._settings, self._address, self._where)
+
+    def split_id(self, split: StreamSplit) -> Hashable:
+        return split.stream
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        """Streams that the program does not name any more are dropped."""
+        named = [split for split in splits if split.stream in self._settings.streams]
+        for split in splits:
+            if split not in named:
+                _LOG.warning("source=redis dropped=%r: the program does not name it", split.stream)
+        if named:
+            super().add_splits(named)
+
+
+class _StreamsReader(SplitReader):
+    """One connection for all streams of a subtask, one round trip for a batch of each.
+
+    What is read and what the server says about the stream come from one transaction, so that an entry that was trimmed before it was read
+    is seen.
+    """
+
+    def __init__(self, settings: _Settings, address: RedisAddress, where: str) -> None:
+        self._settings = settings
+        self._address = address
+        self._where = where
+        self._client = connect(address, where)
+        self._splits: dict[str, StreamSplit] = {}
+        self._paused: set[str] = set()
+        self._warned: set[str] = set()
+        self._woken = threading.Event()
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        self._splits.update((split.stream, split) for split in splits)
+
+    def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
+        self._paused |= set(to_pause)
+        self._paused -= set(to_resume)
+
+    def fetch(self) -> Fetched:
+        self._woken.clear()
+        wanted = [split for name, split in self._splits.items() if name not in self._paused]
+        batches, finished = [], []
+        with told(self._address, self._where):
+            for split, (info, entries) in zip(wanted, self._read(wanted), strict=True):
+                batch, is_over = self._taken(split, info, entries)
+                if batch is not None:
+                    batches.append(batch)
+                if is_over:
+                    finished.append(split.stream)
+                    del self._splits[split.stream]
+            if not batches and not finished:
+                self._wait(wanted)
+        return Fetched(batches, finished)
+
+    def wake_up(self) -> None:
+        self._woken.set()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _read(self, splits: Sequence[StreamSplit]) -> list[tuple[Any, list[Any]]]:
+        """What the server says about each stream, None if there is none, and its next entries."""
+        if not splits:
+            return []
+        pipeline = self._client.pipeline(transaction=True)
+        for split in splits:
+            pipeline.xinfo_stream(split.stream)
+            pipeline.xread({split.stream: split.after}, count=_ROWS)
+        answers = pipeline.execute(raise_on_error=False)
+        found = []
+        for info, read in zip(answers[::2], answers[1::2], strict=True):
+            if isinstance(read, Exception):
+                raise read
+            is_there = not isinstance(info, Exception)
+            if not is_there and "no such key" not in str(info):
+                raise info
+            found.append((info if is_there else None, read[0][1] if read else []))
+        return found
+
+    def _taken(
+        self, split: StreamSplit, info: Any, entries: list[Any]
+    ) -> tuple[SplitBatch | None, bool]:
+        """The batch of these entries, and whether the split is read to its end."""
+        if info is not None and split.has_begun and (up_to := _lost(split, info)):
+            self._tell_of_losses(split, up_to)
+        end = None if split.until is None else key_of(split.until)
+        is_over = end is not None and (not entries or key_of(split.after) >= end)
+        if end is not None and entries and key_of(entries[-1][0].decode()) >= end:
+            entries = [one for one in entries if key_of(one[0].decode()) <= end]
+            is_over = True
+        if not entries:
+            return None, is_over
+        ids = [one[0].decode() for one in entries]
+        count = None if info is None else _count_behind(split, info, ids)
+        behind = replace(split, after=ids[-1], has_begun=True, count=count)
+        self._splits[split.stream] = behind
+        # An entry that was deleted inside of a stream has no fields.
+        fields = [one[1] or {} for one in entries]
+        self.bytes_read += sum(
+            len(name) + len(value) for entry in fields for name, value in entry.items()
         )
+        stamps = np.array([min(key_of(one)[0], (1 << 63) - 1) for one in ids], np.int64)
+        batch = self._settings.entries.batch(
+            fields, stamps, lambda number: f"the entry {ids[number]} of {split.stream!r}"
+        )
+        return SplitBatch(NO_RECORDS if batch is None else batch, split.stream, behind), is_over
+
+    def _tell_of_losses(self, split: StreamSplit, up_to: str) -> None:
+        """Raises: RefusedForGood, unless the source may go on without them."""
+        text = (
+            f"{self._where}: entries of the stream {split.stream!r} on "
+            f"{self._address} behind {split.after}, some of them up to {up_to}, were "
+            "deleted or trimmed before they were read"
+        )
+        if self._settings.fails_on_loss:
+            raise RefusedForGood(
+                f"{text}. Keep more of the stream (MAXLEN of XADD), and begin anew; or set "
+                "set_fail_on_missing_entries(False) on the source to go on without them."
+            )
+        if split.stream not in self._warned:
+            self._warned.add(split.stream)
+            _LOG.warning("%s; the job goes on without them", text)
+
+    def _wait(self, splits: Sequence[StreamSplit]) -> None:
+        """Until there is something to read. What comes is read by the next call, together with its surroundings."""
+        if not splits:
+            self._woken.wait(_PAUSE_S)
+        elif not self._woken.is_set():
+            self._client.xread({one.stream: one.after for one in splits}, count=1, block=_BLOCK_MS)
+
+
+def _lost(split: StreamSplit, info: Any) -> str | None:
+    """Up to which id entries behind the position are gone; None: none of them. A server before Redis 7 does not tell."""
+    if "entries-added" not in info:
+        return None
+    deleted, first = (
+        info[name].decode() for name in ("max-deleted-entry-id", "recorded-first-entry-id")
+    )
+    if key_of(deleted) > key_of(split.after):
+        return str(deleted)
+    # Trimming leaves no trace but the numbers: entry n of all that were ever added is the first one that is left.
+    added, length = info["entries-added"], info["length"]
+    if split.count is None or (length and key_of(deleted) >= key_of(first)):
+        return None
+    is_lost = added - length > split.count and (not length or key_of(first) > key_of(split.after))
+    return str(first if length else info["last-generated-id"].decode()) if is_lost else None
+
+
+def _count_behind(split: StreamSplit, info: Any, ids: Sequence[str]) -> int | None:
+    """How many entries the stream had ever got up to the last of these, which were read behind the split's position."""
+    added = info.get("entries-added")
+    if added is None or info["last-generated-id"].decode() == ids[-1]:
+        return None if added is None else int(added)
+    if split.count is not None:
+        return split.count + len(ids)
+    deleted, first = (
+        info[name].decode() for name in ("max-deleted-entry-id", "recorded-first-entry-id")
+    )
+    if ids[0] == first and key_of(deleted) < key_of(first):
+        return int(added) - int(info["length"]) + len(ids)
+    return None

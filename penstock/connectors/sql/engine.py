@@ -72,6 +72,13 @@ def make_engine(url: str, engine_options: Mapping[str, Any], where: str) -> sa.E
     return engine
 
 
+def reflected(engine: sa.Engine, table: str, schema: str | None) -> sa.Table:
+    """The table, with the column types that the database reports. Raises: SQLAlchemyError."""
+    import sqlalchemy
+
+    return sqlalchemy.Table(table, sqlalchemy.MetaData(), schema=schema, autoload_with=engine)
+
+
 def shown_url(engine: sa.Engine) -> str:
     """The URL without passwords: also not that of the key of a certificate."""
     url = engine.url

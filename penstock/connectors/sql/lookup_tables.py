@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.connectors.sql.checks import column_kind, field_kind
-from penstock.connectors.sql.engine import import_sqlalchemy, make_engine, shown_url
-from penstock.connectors.sql.errors import error_of, told
-from penstock.connectors.sql.limits import TIMEOUT_S, answered
+from penstock.connectors.sql.engine import import_sqlalchemy, make_engine, reflected, shown_url
+from penstock.connectors.sql.errors import TIMEOUT_S, answered, error_of, told
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood
 from penstock.engine.model.row import Row, make_row
 from penstock.engine.model.type_information import UtcTimestampTypeInfo
@@ -163,12 +162,8 @@ class LookupTable:
         """With the types that the database reports. Raises: SQLAlchemyError."""
         found = self._table
         if found is None:
-            found = self._table = self._sa.Table(
-                self.target.table,
-                self._sa.MetaData(),
-                schema=self.target.schema,
-                autoload_with=self._engine,
-            )
+            found = reflected(self._engine, self.target.table, self.target.schema)
+            self._table = found
         return found
 
     def rows_of(self, keys: Sequence[Hashable]) -> Mapping[Hashable, Sequence[Row]]:

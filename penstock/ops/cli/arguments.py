@@ -153,12 +153,7 @@ def parser() -> argparse.ArgumentParser:
     )
     runs.add_argument("--slots", type=positive, help="slots of each TaskManager")
     runs.add_argument(
-        "--live",
-        dest="define",
-        action="append_const",
-        default=[],
-        const="penstock.console.live=true",
-        help="show the progress as tables below the output",
+        "--live", action="store_true", help="show the progress as tables below the output"
     )
     add_detached(runs)
     add_session_place(runs)

@@ -22,7 +22,7 @@ from penstock.engine.model.options.cluster import (
     TaskManagerOptions,
 )
 from penstock.engine.model.options.rest import HistoryServerOptions
-from penstock.engine.model.options.scheduling import SchedulingOptions
+from penstock.engine.model.options.scheduling import ConsoleOptions, SchedulingOptions
 from penstock.engine.model.states import JobStatus
 from penstock.ops.cli.detached import check_attached, run_detached
 from penstock.ops.cli.doctor import doctor
@@ -105,6 +105,8 @@ def store_settings(options: argparse.Namespace) -> dict[str, str]:
 def command_line(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
     """Penstock's settings, and Spark's own."""
     found = _cluster_size(options) | _settings(getattr(options, "define", ())) | _recovery(options)
+    if getattr(options, "live", False):
+        found[ConsoleOptions.LIVE.key] = "true"
     master = getattr(options, "master", None)
     if master is not None:
         found[SparkOptions.MASTER.key] = master

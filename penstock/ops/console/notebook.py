@@ -5,7 +5,7 @@ Knows IPython only where a notebook calls it, and needs nothing of it elsewhere.
 A job as a notebook shows it: its state, its vertices with their rates, and the verdict, as HTML and as text. Pure.
 
 The HTML needs no script, and is a plain table where a page drops its styles too. Colours follow the page's theme. The table is that of
-the console (`progress_table.py`), with the same figures in the same form.
+the console (`live_view.py`), with the same figures in the same form.
 """
 
 from __future__ import annotations

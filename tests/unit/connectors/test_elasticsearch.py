@@ -17,13 +17,13 @@ import pytest
 from penstock.common import Row, Types
 from penstock.connectors.api.base import DeliveryGuarantee
 from penstock.connectors.elasticsearch import (
+    BulkClient,
     Elasticsearch6SinkBuilder,
     Elasticsearch7SinkBuilder,
     ElasticsearchEmitter,
     ElasticsearchSinkBuilderBase,
     FlushBackoffType,
 )
-from penstock.connectors.elasticsearch_bulk import BulkClient
 from penstock.engine.model.errors import (
     ConfigurationError,
     ExternalError,

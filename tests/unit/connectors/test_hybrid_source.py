@@ -5,8 +5,13 @@ import pytest
 from penstock.common import Types, WatermarkStrategy
 from penstock.connectors.api.base import Boundedness, SourceReaderBase
 from penstock.connectors.file_system import FileSource, StreamFormat
-from penstock.connectors.hybrid.enumerator import FINISHED, HybridSplit, NoMoreOf, SwitchTo
-from penstock.connectors.hybrid_source import HybridSource
+from penstock.connectors.hybrid_source import (
+    FINISHED,
+    HybridSource,
+    HybridSplit,
+    NoMoreOf,
+    SwitchTo,
+)
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.engine.hosting.local.minicluster import MiniCluster

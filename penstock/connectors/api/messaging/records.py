@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 
 from penstock.common.serialization import DeserializationSchema, Several
+from penstock.common.typeinfo import TypeInformation, Types
 from penstock.engine.model.row import Row, make_row
 from penstock.engine.model.texts.bounded_text import bounded_str
 from penstock.engine.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, Int64s, RowBatch
@@ -59,6 +61,36 @@ def batch_with_names(
 
     raw = list(zip(names, values, strict=True))
     return rows_of(raw, stamps, decode, _failure_of(values, schema, place))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedMessages:
+    """Makes records of messages that have a name, such as their topic. `name`: the field of a Row with it; None: values alone."""
+
+    schema: DeserializationSchema
+    name: str | None
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        kind = self.schema.produced_type
+        if self.name is None:
+            return kind
+        return Types.ROW_NAMED([self.name, "value"], [Types.STRING(), kind])
+
+    def batch(
+        self,
+        names: Sequence[str],
+        values: Sequence[bytes],
+        stamps: Int64s | None,
+        place: Callable[[int], str],
+    ) -> Batch:
+        """The records, in order; `NO_RECORDS`: no message gives one."""
+        if self.name is None:
+            found = batch_of(values, stamps, self.schema, place)
+        else:
+            fields = (self.name, "value")
+            found = batch_with_names(fields, names, values, stamps, self.schema, place)
+        return NO_RECORDS if found is None else found
 
 
 def around(found: Any, make: Callable[[Any], Row | None]) -> Any:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.connectors.api.base import RefusedForGood
 from penstock.connectors.cdc.mysql.charsets import correct
-from penstock.connectors.cdc.mysql.values import ValueReader
-from penstock.connectors.cdc.records import Change
-from penstock.connectors.cdc.splits import Key, Piece, Seen, TableId
+from penstock.connectors.cdc.mysql.columns import ValueReader
+from penstock.connectors.cdc.records import Change, SeenChanges
+from penstock.connectors.cdc.splits import Key, TableId
 from penstock.connectors.cdc.tables import TableShape
 
-_LOG: Final = logging.getLogger(__name__)
 _PART: Final = r"""(?:`[^`]+`|"[^"]+"|[^\s.;`"]+)"""
 _TABLE: Final = rf"({_PART}(?:\s*\.\s*{_PART})?)"
 _TRUNCATE: Final = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?{_TABLE}", re.IGNORECASE)
@@ -84,31 +82,13 @@ class Mapped:
         ]
 
 
-class ChangeReader:
+class ChangeReader(SeenChanges):
     """Reads the rows of events, in order."""
 
-    def __init__(
-        self,
-        shapes: Mapping[TableId, TableShape],
-        pieces: Sequence[Piece],
-        *,
-        ignores_truncate: bool,
-        reflected: tuple[int, int],
-        where: str,
-    ) -> None:
-        """`reflected`: where the binlog ended when the shapes were read. `pieces`: of the snapshot."""
-        self._shapes = shapes
-        self._seen: Seen | None = Seen(pieces) if pieces else None
-        self._ignores_truncate = ignores_truncate
-        self._reflected = reflected
-        self._where = where
+    def __init__(self, *given: Any, **more: Any) -> None:
+        """As of `SeenChanges`."""
+        super().__init__(*given, **more)
         self._mapped: dict[TableId, tuple[Any, Mapped]] = {}
-        self._warned: set[TableId] = set()
-
-    @property
-    def pieces(self) -> tuple[Piece, ...]:
-        """Those that later changes may still be in."""
-        return () if self._seen is None else self._seen.pieces
 
     def is_ours(self, schema: str, table: str) -> bool:
         """Whether the source reads this table."""
@@ -116,8 +96,7 @@ class ChangeReader:
 
     def changes(self, op: str, event: Any, mark: tuple[int, int]) -> list[Change]:
         """The changes of an event that the snapshot has not seen. `op`: c, u or d."""
-        if self._seen is not None and self._seen.is_passed(mark):
-            self._seen = None
+        self._pass(mark)
         mapped = self._map(event, mark)
         rows, time_ms = event.rows, event.timestamp * 1000
         if op == "u":
@@ -168,7 +147,7 @@ class ChangeReader:
             yield mapped.values.change("c", None, new, time_ms)
 
     def _has_seen(self, mapped: Mapped, key: Key, mark: tuple[int, int]) -> bool:
-        return self._seen is not None and self._seen.covers(mapped.shape.table, key, mark)
+        return self._covers(mapped.shape.table, key, mark)
 
     def _map(self, event: Any, mark: tuple[int, int]) -> Mapped:
         table = TableId(event.schema, event.table)
@@ -185,15 +164,7 @@ class ChangeReader:
             )
         if mark > self._reflected:
             self._check_columns(shape, types)
-        if (new := sorted(set(types) - set(shape.names))) and table not in self._warned:
-            self._warned.add(table)
-            _LOG.warning(
-                "%s: %s has columns that it did not have when the job was submitted: %s. They are "
-                "left out until the job is submitted again, from a savepoint.",
-                self._where,
-                table,
-                ", ".join(new),
-            )
+        self._warn_of_new(shape, types)
         correct(event.columns, shape, self._where)
         made = Mapped(shape, frozenset(types), ValueReader(shape, self._where))
         self._mapped[table] = (event.columns, made)
@@ -213,16 +184,8 @@ class ChangeReader:
             )
 
     def _truncate(self, table: TableId, mark: tuple[int, int], does: str) -> None:
-        if table not in self._shapes:
-            return
-        if self._seen is not None and self._seen.covers_all(table, mark):
-            return
-        if not self._ignores_truncate:
-            raise RefusedForGood(
-                f"{self._where}: {table} {does}, which a changelog has no record for. "
-                "Begin anew with a snapshot, or go on with .ignore_truncate()."
-            )
-        _LOG.warning("%s: %s %s; there are no records for it", self._where, table, does)
+        if table in self._shapes:
+            self._check_truncated(table, mark, does)
 
 
 def _gone(text: str, database: str, tables: Iterable[TableId]) -> Iterator[tuple[TableId, str]]:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from penstock.common.typeinfo import TypeInformation, Types
+from penstock.connectors.api.base import RefusedForGood
 from penstock.connectors.cdc.mysql.charsets import members_of
-from penstock.connectors.cdc.tables import Column
+from penstock.connectors.cdc.records import RowReader
+from penstock.connectors.cdc.splits import Key
+from penstock.connectors.cdc.tables import Column, TableShape
 
 Reader: TypeAlias = Callable[[Any], Any]
 """It raises ValueError: the type of the stream cannot hold the value. It is never given None."""
@@ -196,3 +199,37 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, list):
         return [_decoded(one) for one in value]
     return value
+
+
+class ValueReader(RowReader):
+    """Reads the values of the binlog and of a SELECT, and keys."""
+
+    refused = (ValueError, TypeError, ArithmeticError)
+
+    def __init__(self, shape: TableShape, where: str) -> None:
+        super().__init__(shape, list(map(reader_of, shape.columns)), where)
+        self._key = [(place, key_part(shape.columns[place]) or repr) for place in shape.key]
+
+    def key(self, raw: Sequence[Any]) -> Key:
+        """The key of a row. Raises: RefusedForGood: it has a date with zeros."""
+        try:
+            return tuple(
+                part(self._readers[place](raw[place])) if part is not int else int(raw[place])
+                for place, part in self._key
+            )
+        except AttributeError as error:  # the value of such a date is None
+            names = [
+                self._shape.names[place]
+                for place, _ in self._key
+                if self._readers[place](raw[place]) is None
+            ]
+            if not names:
+                raise
+            raise RefusedForGood(
+                f"{self._where}: the key column {names[0]!r} of {self._shape.table} has a date "
+                "with zeros, such as 0000-00-00, and the binlog does not say which one it is. Give "
+                "the row a key that is a date, and begin anew with a snapshot."
+            ) from error
+
+    def shown(self, value: Any) -> str:
+        return f"{value!s:.100}"

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.common.extras import extra
-from penstock.connectors.cdc.options import ChangelogMode, ReadLimits, StartupOptions
-from penstock.connectors.cdc.records import ROWS
-from penstock.connectors.cdc.splits import TableId
-from penstock.connectors.sql.errors import may_pass, told
+from penstock.connectors.cdc.options import CdcSettings
+from penstock.connectors.sql.errors import DriverError, may_pass, told
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 
 CONNECT_S: Final = 10
@@ -25,23 +23,12 @@ _GONE: Final = 1236
 
 
 @dataclass(frozen=True, slots=True)
-class MySqlSettings:
+class MySqlSettings(CdcSettings):
     """What the builder collected. `parameters`: more of PyMySQL's, such as ssl_ca. `server_id`: 0: a random one."""
 
-    host: str = ""
     port: int = 3306
-    user: str = ""
-    password: str = field(default="", repr=False)
-    tables: tuple[TableId, ...] = ()
     server_id: int = 0
-    startup: StartupOptions = field(default_factory=StartupOptions.initial)
-    mode: ChangelogMode = ChangelogMode.ALL
-    metadata: tuple[str, ...] = ()
-    form: str = ROWS
-    limits: ReadLimits = field(default_factory=ReadLimits)
-    ignores_truncate: bool = False
     locks: bool = False
-    parameters: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -94,14 +81,6 @@ def ask(connection: Any, query: str, values: tuple[Any, ...] | None = None) -> t
     return found
 
 
-class _Caught(Exception):
-    """A driver's error, in the form in which SQLAlchemy would give it."""
-
-    def __init__(self, orig: BaseException) -> None:
-        super().__init__(str(orig))
-        self.orig = orig
-
-
 @contextmanager
 def errors(settings: MySqlSettings, where: str, does: str = "") -> Generator[None]:
     """Tells errors of the server in one line.
@@ -130,7 +109,7 @@ def failure(settings: MySqlSettings, where: str, does: str, error: BaseException
             f"{text} The binlog does not have the job's position any more. Keep it for longer "
             "(binlog_expire_logs_seconds), and begin anew with a snapshot."
         )
-    return ExternalError(text) if may_pass(_Caught(error)) else RefusedForGood(text)
+    return ExternalError(text) if may_pass(DriverError(error)) else RefusedForGood(text)
 
 
 def quoted(*names: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any
 
 from penstock.connectors.api.base import RefusedForGood
 from penstock.connectors.cdc.options import ChangelogMode
+from penstock.connectors.cdc.postgres.columns import ValueReader
 from penstock.connectors.cdc.postgres.pgoutput import (
     Begin,
     Delete,
@@ -20,12 +20,9 @@ from penstock.connectors.cdc.postgres.pgoutput import (
     Update,
 )
 from penstock.connectors.cdc.postgres.snapshot import key_of
-from penstock.connectors.cdc.postgres.values import ValueReader
-from penstock.connectors.cdc.records import Change
-from penstock.connectors.cdc.splits import Piece, Seen, TableId
+from penstock.connectors.cdc.records import Change, SeenChanges
+from penstock.connectors.cdc.splits import TableId
 from penstock.connectors.cdc.tables import TableShape
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +38,19 @@ class Mapped:
         return [None if place < 0 else sent[place] for place in self.places]
 
 
-class ChangeReader:
+class ChangeReader(SeenChanges):
     """Reads the changes of transactions, in order."""
 
-    def __init__(
-        self,
-        shapes: Mapping[TableId, TableShape],
-        pieces: Sequence[Piece],
-        *,
-        mode: ChangelogMode,
-        ignores_truncate: bool,
-        reflected_lsn: int,
-        where: str,
-    ) -> None:
-        """`reflected_lsn`: where the WAL ended when the shapes were read. `pieces`: of the snapshot."""
-        self._shapes = shapes
-        self._seen: Seen | None = Seen(pieces) if pieces else None
+    def __init__(self, *given: Any, mode: ChangelogMode, **more: Any) -> None:
+        """As of `SeenChanges`."""
+        super().__init__(*given, **more)
         self._keeps_before = mode is ChangelogMode.ALL
-        self._ignores_truncate = ignores_truncate
-        self._reflected_lsn = reflected_lsn
-        self._where = where
         self._relations: dict[int, Mapped | None] = {}
         self._transaction = Begin(0, 0, 0)
-        self._warned: set[TableId] = set()
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
-        """Those that later changes may still be in."""
-        return () if self._seen is None else self._seen.pieces
+    def _mark(self) -> tuple[int, int]:
+        return self._transaction.xid, self._transaction.final_lsn
 
     def reconnect(self) -> None:
         """Another connection describes its relations anew."""
@@ -76,8 +58,7 @@ class ChangeReader:
 
     def begin(self, begin: Begin) -> None:
         self._transaction = begin
-        if self._seen is not None and self._seen.is_passed((begin.xid, begin.final_lsn)):
-            self._seen = None
+        self._pass(self._mark)
 
     def relation(self, relation: Relation) -> None:
         """Note how a table looks from here on. Raises: RefusedForGood: a column was dropped, renamed or changed."""
@@ -89,15 +70,7 @@ class ChangeReader:
         places = {column.name: place for place, column in enumerate(relation.columns)}
         for column in shape.columns:
             self._check_column(shape, column.name, column.oid, relation, places)
-        if (new := sorted(set(places) - set(shape.names))) and table not in self._warned:
-            self._warned.add(table)
-            _LOG.warning(
-                "%s: %s has columns that it did not have when the job was submitted: %s. They are "
-                "left out until the job is submitted again, from a savepoint.",
-                self._where,
-                table,
-                ", ".join(new),
-            )
+        self._warn_of_new(shape, places)
         found = tuple(places.get(name, -1) for name in shape.names)
         self._relations[relation.oid] = Mapped(shape, found, ValueReader(shape, self._where))
 
@@ -172,40 +145,20 @@ class ChangeReader:
         )
 
     def _has_seen(self, mapped: Mapped, texts: Texts) -> bool:
-        if self._seen is None:
-            return False
-        mark = (self._transaction.xid, self._transaction.final_lsn)
-        return self._seen.covers(mapped.shape.table, key_of(texts, mapped.shape), mark)
+        return self._covers(mapped.shape.table, key_of(texts, mapped.shape), self._mark)
 
     def _change(self, op: str, mapped: Mapped, old: Texts | None, new: Texts | None) -> Change:
-        time_ms = self._transaction.time_us // 1000
-        texts = old or []
-        try:
-            before = None if old is None else mapped.values.row(old)
-            texts = new or []
-            after = None if new is None else mapped.values.row(new)
-        except (ValueError, ArithmeticError) as error:
-            return mapped.values.bad(texts, error, time_ms)
-        return Change(op, mapped.shape.table, before, after, time_ms)
+        return mapped.values.change(op, old, new, self._transaction.time_us // 1000)
 
     def _truncate(self, mapped: Mapped | None) -> None:
-        if mapped is None:
-            return
-        table, begin = mapped.shape.table, self._transaction
-        if self._seen is not None and self._seen.covers_all(table, (begin.xid, begin.final_lsn)):
-            return
-        if not self._ignores_truncate:
-            raise RefusedForGood(
-                f"{self._where}: {table} was truncated, which a changelog has no record for. "
-                "Begin anew with a snapshot, or go on with .ignore_truncate()."
-            )
-        _LOG.warning("%s: %s was truncated; its rows are not deleted here", self._where, table)
+        if mapped is not None:
+            self._check_truncated(mapped.shape.table, self._mark, "was truncated")
 
     def _check_column(
         self, shape: TableShape, name: str, oid: int, relation: Relation, places: dict[str, int]
     ) -> None:
         place = places.get(name)
-        is_old = self._transaction.final_lsn < self._reflected_lsn
+        is_old = self._transaction.final_lsn < self._reflected
         if place is None:
             if is_old:
                 return  # the column was added later, and is NULL until then

@@ -13,6 +13,8 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from penstock.common.typeinfo import TypeInformation, Types
+from penstock.connectors.cdc.records import RowReader
+from penstock.connectors.cdc.tables import TableShape
 
 Reader: TypeAlias = Callable[[str], Any]
 _BYTES: Final = Types.PRIMITIVE_ARRAY(Types.BYTE())
@@ -77,3 +79,11 @@ def reader_of(kind: str, type_info: TypeInformation) -> Reader:
     if kind == "numeric":
         return Decimal if type_info == Types.BIG_DEC() else _finite
     return _READERS[kind][1] if kind in _READERS else str
+
+
+class ValueReader(RowReader):
+    """Reads texts."""
+
+    def __init__(self, shape: TableShape, where: str) -> None:
+        readers = [reader_of(one.kind, one.type_info) for one in shape.columns]
+        super().__init__(shape, readers, where)

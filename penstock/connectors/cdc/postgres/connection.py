@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from penstock.common.extras import extra
-from penstock.connectors.cdc.options import ChangelogMode, ReadLimits, StartupOptions
+from penstock.connectors.cdc.options import CdcSettings
 from penstock.connectors.cdc.postgres.columns import SETTINGS
-from penstock.connectors.cdc.records import ROWS
-from penstock.connectors.cdc.splits import TableId
-from penstock.connectors.sql.errors import may_pass, told
+from penstock.connectors.sql.errors import DriverError, may_pass, told
 from penstock.engine.hosting.os.clock import each_within, within
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 
@@ -25,24 +23,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresSettings:
+class PostgresSettings(CdcSettings):
     """What the builder collected. `parameters`: more of libpq's, such as sslmode."""
 
-    host: str = ""
     port: int = 5432
-    database: str = ""
-    user: str = ""
-    password: str = field(default="", repr=False)
-    tables: tuple[TableId, ...] = ()
     slot: str = "penstock"
     publication: str = ""
-    startup: StartupOptions = field(default_factory=StartupOptions.initial)
-    mode: ChangelogMode = ChangelogMode.ALL
-    metadata: tuple[str, ...] = ()
-    form: str = ROWS
-    limits: ReadLimits = field(default_factory=ReadLimits)
-    ignores_truncate: bool = False
-    parameters: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"
@@ -94,14 +80,6 @@ def _unanswered(settings: PostgresSettings, where: str, does: str) -> str:
     return f"{where}: PostgreSQL at {settings}, {does}"
 
 
-class _Caught(Exception):
-    """A driver's error, in the form in which SQLAlchemy would give it."""
-
-    def __init__(self, orig: BaseException) -> None:
-        super().__init__(str(orig))
-        self.orig = orig
-
-
 @contextmanager
 def errors(settings: PostgresSettings, where: str, does: str = "") -> Generator[None]:
     """Tells errors of the server in one line.
@@ -121,4 +99,4 @@ def failure(
     """The error to raise for one of psycopg's."""
     what = f" {does}" if does else ""
     text = f"{where}: PostgreSQL at {settings}{what} fails: {told(error)}."
-    return ExternalError(text) if may_pass(_Caught(error)) else RefusedForGood(text)
+    return ExternalError(text) if may_pass(DriverError(error)) else RefusedForGood(text)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from penstock.common.extras import extra
 from penstock.connectors.api.base import Batch
-from penstock.connectors.cdc.postgres.columns import WHOLE
+from penstock.connectors.cdc.postgres.columns import WHOLE, ValueReader
 from penstock.connectors.cdc.postgres.connection import (
     EXTRA,
     PostgresSettings,
@@ -25,7 +25,6 @@ from penstock.connectors.cdc.postgres.connection import (
     each_asked,
     errors,
 )
-from penstock.connectors.cdc.postgres.values import ValueReader
 from penstock.connectors.cdc.records import NOTHING, RecordMaker
 from penstock.connectors.cdc.splits import Key, SnapshotSplit
 from penstock.connectors.cdc.tables import TableShape
@@ -101,7 +100,8 @@ class RangeReader:
                 rows = iter(copy.rows())
                 while texts := list(islice(rows, _ROWS)):
                     split = split.read(key_of(texts[-1], shape))
-                    yield self._maker.batch(values.snapshot(texts, now_ms)), split
+                    changes = [values.change("r", None, row, now_ms) for row in texts]
+                    yield self._maker.batch(changes), split
         yield NOTHING, split.finished()
 
     def _wait_for(self, connection: Any, horizon: int) -> None:

@@ -6,48 +6,420 @@ snapshot's ranges and the stream fit without a second reading.
 
 from __future__ import annotations
 
+import logging
 import re
+import select
+import struct
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
-from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.api.base import (
-    Batch,
-    Boundedness,
-    EnumeratorContext,
-    ReaderContext,
-    Source,
-    SourceReader,
-    SplitEnumerator,
-)
-from penstock.connectors.cdc.database import ChangeStream, ReaderSide
-from penstock.connectors.cdc.enumerator import CdcEnumerator
-from penstock.connectors.cdc.options import CdcBuilder, ChangelogMode
+from penstock.common.extras import extra
+from penstock.connectors.api.base import Batch, RefusedForGood
+from penstock.connectors.cdc.database import Begin, ChangeStream, DriverSide, ReaderSide
+from penstock.connectors.cdc.options import CdcBuilder
+from penstock.connectors.cdc.postgres import pgoutput
 from penstock.connectors.cdc.postgres.catalog import (
     check_publication,
     check_server,
     check_slot,
     check_table,
+    find_slot,
+    publication_exists,
     shape_of,
 )
 from penstock.connectors.cdc.postgres.changes import ChangeReader
-from penstock.connectors.cdc.postgres.connection import PostgresSettings, asked, connect, errors
-from penstock.connectors.cdc.postgres.driver import PostgresDriverSide
-from penstock.connectors.cdc.postgres.replication import ReplicationStream
-from penstock.connectors.cdc.postgres.snapshot import RangeReader, TransactionView
-from penstock.connectors.cdc.reader import CdcReader
-from penstock.connectors.cdc.records import (
-    DEBEZIUM,
-    METADATA_COLUMNS,
-    DebeziumMaker,
-    RecordMaker,
-    RowMaker,
+from penstock.connectors.cdc.postgres.columns import WHOLE
+from penstock.connectors.cdc.postgres.connection import (
+    EXTRA,
+    PostgresSettings,
+    asked,
+    connect,
+    errors,
+    failure,
 )
-from penstock.connectors.cdc.splits import SnapshotSplit, StreamSplit
-from penstock.connectors.cdc.tables import TableShape, common_row_type
-from penstock.engine.hosting.os.clock import progress
+from penstock.connectors.cdc.postgres.snapshot import RangeReader, TransactionView
+from penstock.connectors.cdc.records import NOTHING, Change, RecordMaker
+from penstock.connectors.cdc.source import CdcSource, Reflected
+from penstock.connectors.cdc.splits import StreamSplit, TableId
+from penstock.connectors.cdc.tables import TableShape
+from penstock.engine.hosting.os.clock import NoAnswer, progress
 from penstock.engine.model.errors import ConfigurationError, ExternalError
+
+# ---------------------------------------------------------------------- driver
+# The driver's side of a PostgreSQL source: it makes publication and slot, says where the stream
+# begins, and cuts ranges.
+
+
+_CREATE_S: Final = 60
+
+T = TypeVar("T")
+
+
+class LsnPosition(NamedTuple):
+    """`lsn`: behind the last transaction that was read to its end. `skip`: changes of the next one that were read."""
+
+    lsn: int
+    skip: int = 0
+
+
+class PostgresDriverSide(DriverSide):
+    """Makes publication and slot, says where the stream begins, and cuts ranges."""
+
+    _settings: PostgresSettings
+
+    def begin(self) -> Begin:
+        return self._asked("looking where the stream begins", self._begin)
+
+    def _begin(self) -> Begin:
+        """Make what is missing: first the publication, for a slot cannot read WAL from before it.
+
+        The stream begins with what the WAL gets from now on. A change that is committed earlier is in every snapshot
+        once all transactions of now have ended; the horizon is the first that may not have begun.
+        """
+        settings = self._settings
+        with errors(settings, self._where):
+            connection = self._connected()
+            if not publication_exists(connection, settings):
+                self._publish(connection)
+            slot = find_slot(connection, settings)
+            if slot is None:
+                self._create_slot(connection)
+                slot = find_slot(connection, settings)
+            assert slot is not None, "it was created"
+            if settings.startup.mode == "never":
+                return Begin(LsnPosition(slot.confirmed), has_snapshot=False)
+            (lsn,) = connection.execute(
+                "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
+            ).fetchone()
+            position = LsnPosition(max(int(lsn), slot.confirmed))
+            if settings.startup.mode == "latest":
+                return Begin(position, has_snapshot=False)
+            (horizon,) = connection.execute(
+                "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+            ).fetchone()
+            return Begin(position, has_snapshot=True, horizon=horizon)
+
+    def next_bound(self, table: TableId, low: Any, rows: int) -> Any:
+        does = f"cutting {table} into ranges"
+        return self._asked(does, lambda: self._next_bound(table, low, rows, does))
+
+    def _next_bound(self, table: TableId, low: Any, rows: int, does: str) -> Any:
+        shape = self._shapes[table]
+        column = shape.columns[shape.key[0]]
+        if column.kind not in WHOLE:
+            return None  # read as one range, in the order of the key as text
+        sql = extra("psycopg.sql", EXTRA, self._where)
+        name, place = sql.Identifier(column.name), sql.Identifier(*table)
+        query = sql.SQL("SELECT {0} FROM {1} WHERE {0} > {2} ORDER BY {0} OFFSET {3} LIMIT 1")
+        if low is None:
+            query = sql.SQL("SELECT {0} FROM {1} ORDER BY {0} OFFSET {3} LIMIT 1")
+        with errors(self._settings, self._where, does):
+            found = (
+                self
+                ._connected()
+                .execute(query.format(name, place, sql.Literal(low), sql.Literal(rows)))
+                .fetchone()
+            )
+        # Many rows may have the first value, and then the range that ends with it would be empty.
+        return None if found is None else found[0]
+
+    def close(self) -> None:
+        connection, self._open = self._open, None
+        if connection is not None:
+            connection.close()
+
+    def _create_slot(self, connection: Any) -> None:
+        """Raises: ExternalError: transactions that have written stay open for too long, which it waits for."""
+        psycopg = extra("psycopg", EXTRA, self._where)
+        slot = self._settings.slot
+        connection.execute(f"SET statement_timeout = '{_CREATE_S}s'")
+        try:
+            connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
+        except psycopg.errors.QueryCanceled as error:
+            raise ExternalError(
+                f"{self._where}: the slot {slot!r} was not created within {_CREATE_S} s, because "
+                "transactions that have written are still open. Find them in pg_stat_activity "
+                "(backend_xid), and end them."
+            ) from error
+        connection.execute("RESET statement_timeout")
+
+    def _publish(self, connection: Any) -> None:
+        sql = extra("psycopg.sql", EXTRA, self._where)
+        tables = sql.SQL(", ").join(sql.Identifier(*table) for table in self._settings.tables)
+        connection.execute(
+            sql.SQL(
+                "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
+            ).format(sql.Identifier(self._settings.publication), tables)
+        )
+
+    def _asked(self, does: str, call: Callable[[], T]) -> T:
+        """A connection that has not answered is closed, which ends the call that waits on it."""
+        try:
+            return asked(self._settings, self._where, does, call)
+        except NoAnswer:
+            self.close()
+            raise
+
+    def _connected(self) -> Any:
+        if self._open is not None and self._open.closed:
+            self._open = None
+        if self._open is None:
+            self._open = connect(self._settings, self._where)
+        return self._open
+
+
+# ---------------------------------------------------------------------- replication
+# The stream of changes of a PostgreSQL source: START_REPLICATION on a connection of its own, read
+# without blocking for long.
+#
+# The position in checkpoints is the end of the last transaction that was read whole, and how many
+# changes of the next one were read: the server always sends whole transactions, in the same
+# order. Only what complete checkpoints cover is confirmed to the server, which keeps the WAL
+# behind it. Source: PostgreSQL's documentation, "Streaming Replication Protocol"; pg_recvlogical
+# for what a keepalive confirms.
+
+
+_LOG: Final = logging.getLogger(__name__)
+_CHANGES: Final = 1000
+_BYTES: Final = 1 << 20
+_WAIT_S: Final = 0.1
+_STATUS_EVERY_S: Final = 5.0
+_RETRY_S: Final = 60.0
+"""How long a server that is away, or a slot that its last reader still holds, is waited for."""
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 2.0
+_XLOG_DATA: Final = struct.Struct("!xqqq")
+_KEEPALIVE: Final = struct.Struct("!xqqB")
+_STATUS: Final = struct.Struct("!cqqqqB")
+
+
+class ReplicationStream(ChangeStream):
+    """Reads one slot, from a position. It connects when it is polled, and again when the connection breaks."""
+
+    def __init__(
+        self,
+        settings: PostgresSettings,
+        reader: ChangeReader,
+        maker: RecordMaker,
+        position: LsnPosition,
+        where: str,
+    ) -> None:
+        self._settings = settings
+        self._reader = reader
+        self._maker = maker
+        self._where = where
+        self._psycopg = extra("psycopg", EXTRA, where)
+        self._connection: Any = None
+        self._position = position
+        self._told = position
+        self._safe = position.lsn
+        self._to_skip = 0
+        self._is_inside = False
+        self._next_status_s = 0.0
+        self._heard_s = 0.0
+        self._pause = threading.Event()
+
+    # ------------------------------------------------------------------ contract
+
+    def poll(self) -> tuple[Batch, StreamSplit] | None:
+        if self._connection is None:
+            self._connect()
+        changes: list[Change] = []
+        try:
+            self._read(changes)
+            self._tell_in_time()
+            self._check_heard()
+        except self._psycopg.Error as error:
+            # What was read before it stays: the position is behind it already.
+            self._lose(error)
+        if self._position == self._told:
+            return None
+        self._told = self._position
+        batch = self._maker.batch(changes) if changes else NOTHING
+        return batch, StreamSplit(self._position, self._reader.pieces)
+
+    def acknowledge(self, position: LsnPosition) -> None:
+        self._safe = max(self._safe, position.lsn)
+        if self._connection is not None:
+            try:
+                self._tell()
+            except self._psycopg.Error as error:
+                self._lose(error)
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    # ------------------------------------------------------------------ reading
+
+    def _read(self, changes: list[Change]) -> None:
+        """Adds what is there, up to some rows; waits a moment if there is nothing."""
+        wire = self._connection.pgconn
+        size = 0
+        while len(changes) < _CHANGES and size < _BYTES:
+            length, data = wire.get_copy_data(1)
+            if length > 0:
+                self._heard_s = time.monotonic()
+                size += length
+                self._take(bytes(data), changes)
+            elif length < 0:
+                raise self._ended(wire)
+            elif self._position != self._told or changes:
+                break
+            else:
+                is_ready = bool(select.select([wire.socket], [], [], _WAIT_S)[0])
+                if not is_ready:
+                    break
+                wire.consume_input()
+
+    def _take(self, data: bytes, changes: list[Change]) -> None:
+        if data[0] == 0x77:  # w: a message of the plugin
+            self._take_message(pgoutput.decode(data[_XLOG_DATA.size :]), changes)
+        elif data[0] == 0x6B:  # k: a keepalive
+            end, _, wants_reply = _KEEPALIVE.unpack_from(data)
+            # All that was committed before it has been sent: WAL without changes of ours is let go, too.
+            is_between = not self._is_inside and not self._position.skip
+            if is_between and end > self._position.lsn:
+                self._position = LsnPosition(end)
+            if wants_reply:
+                self._tell()
+
+    def _take_message(self, message: pgoutput.Message, changes: list[Change]) -> None:
+        if isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete):
+            if self._is_new():
+                changes += self._reader.changes(message)
+        elif isinstance(message, pgoutput.Begin):
+            self._is_inside = True
+            self._reader.begin(message)
+        elif isinstance(message, pgoutput.Commit):
+            self._is_inside = False
+            self._to_skip = 0
+            self._position = LsnPosition(message.end_lsn)
+        elif isinstance(message, pgoutput.Relation):
+            self._reader.relation(message)
+        elif isinstance(message, pgoutput.Truncate) and self._is_new():
+            changes += self._reader.changes(message)
+
+    def _is_new(self) -> bool:
+        """Counts a change. Returns whether it is behind those that were read before the connection began."""
+        if self._to_skip:
+            self._to_skip -= 1
+            return False
+        self._position = LsnPosition(self._position.lsn, self._position.skip + 1)
+        return True
+
+    def _ended(self, wire: Any) -> Exception:
+        """The server has ended the stream."""
+        result = wire.get_result()
+        text = "" if result is None else result.error_message.decode(errors="replace")
+        error: Exception = self._psycopg.OperationalError(text or "the server ended the stream")
+        return error
+
+    # ------------------------------------------------------------------ telling
+
+    def _tell_in_time(self) -> None:
+        if time.monotonic() >= self._next_status_s:
+            self._tell(wants_reply=True)
+
+    def _check_heard(self) -> None:
+        """A server that lives replies to each status. Raises: psycopg's error: it has been silent for too long."""
+        limit_s = self._settings.limits.timeout_s
+        if time.monotonic() > self._heard_s + limit_s:
+            raise self._psycopg.OperationalError(f"no answer within {limit_s:g} s")
+
+    def _tell(self, *, wants_reply: bool = False) -> None:
+        """Confirms what is safe. What is only read is told as written, so that the server knows that we live."""
+        self._next_status_s = time.monotonic() + _STATUS_EVERY_S
+        now_us = time.time_ns() // 1000 - pgoutput.EPOCH_US
+        read = max(self._position.lsn, self._safe)
+        wire = self._connection.pgconn
+        wire.put_copy_data(_STATUS.pack(b"r", read, self._safe, self._safe, now_us, wants_reply))
+        wire.flush()
+
+    # ------------------------------------------------------------------ connections
+
+    def _lose(self, error: BaseException) -> None:
+        """The next poll connects again. Raises: RefusedForGood: another try cannot succeed."""
+        self.close()
+        told = failure(self._settings, self._where, "streaming", error)
+        if isinstance(told, RefusedForGood):
+            raise told from error
+        _LOG.warning("%s Connecting again.", str(told))
+
+    def _connect(self) -> None:
+        """Raises: ExternalError: there is no connection, or the slot is in use, for a minute."""
+        deadline_s = time.monotonic() + _RETRY_S
+        pause_s = _FIRST_PAUSE_S
+        while self._connection is None:
+            try:
+                self._connection = asked(
+                    self._settings, self._where, "starting replication", self._start
+                )
+            except RefusedForGood:
+                raise
+            except ExternalError:
+                if time.monotonic() > deadline_s:
+                    raise
+                self._pause.wait(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        self._reader.reconnect()
+        self._to_skip = self._position.skip
+        self._is_inside = False
+        self._next_status_s = 0.0
+        self._heard_s = time.monotonic()
+
+    def _start(self) -> Any:
+        self._check_slot()
+        settings, lsn = self._settings, self._position.lsn
+        publication = settings.publication.replace('"', '""').replace("'", "''")
+        command = (
+            f'START_REPLICATION SLOT "{settings.slot}" LOGICAL {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X} '
+            f"(proto_version '1', publication_names '\"{publication}\"')"
+        )
+        connection = connect(settings, self._where, replicates=True)
+        status = self._psycopg.pq.ExecStatus
+        with errors(settings, self._where, f"starting replication of the slot {settings.slot!r}"):
+            result = connection.pgconn.exec_(command.encode())
+            if result.status != status.COPY_BOTH:
+                connection.close()
+                raise self._psycopg.errors.error_from_result(result)
+            connection.pgconn.nonblocking = 1
+        return connection
+
+    def _check_slot(self) -> None:
+        """A server goes on where the slot is, also if it was asked for less. So that is looked at before."""
+        settings = self._settings
+        with (
+            errors(settings, self._where, "looking at the slot"),
+            connect(settings, self._where) as connection,
+        ):
+            slot = find_slot(connection, settings)
+        position = self._position.lsn
+        if slot is None or slot.wal_status == "lost":
+            what = "is gone" if slot is None else "was invalidated"
+            raise RefusedForGood(
+                f"{self._where}: the slot {settings.slot!r} {what}, and with it the WAL behind "
+                f"{shown_lsn(position)}. Begin anew with a snapshot."
+            )
+        if slot.confirmed > position:
+            raise RefusedForGood(
+                f"{self._where}: the slot {settings.slot!r} is confirmed up to "
+                f"{shown_lsn(slot.confirmed)}, but the job goes on at {shown_lsn(position)}, "
+                "and the WAL between is gone. Restore a newer checkpoint, or begin anew with a "
+                "snapshot."
+            )
+
+
+def shown_lsn(lsn: int) -> str:
+    """As PostgreSQL writes it."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+# ---------------------------------------------------------------------- source
+
 
 _NAME: Final = "PostgresSource"
 _SLOT_NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
@@ -55,25 +427,7 @@ _IN_USE_S: Final = 5.0
 
 
 class PostgresReaderSide(ReaderSide):
-    """`reflected_lsn`: where the WAL ended when the shapes were read."""
-
-    def __init__(
-        self,
-        settings: PostgresSettings,
-        shapes: Sequence[TableShape],
-        maker: RecordMaker,
-        reflected_lsn: int,
-        where: str,
-    ) -> None:
-        self._settings = settings
-        self._shapes = {shape.table: shape for shape in shapes}
-        self._maker = maker
-        self._reflected_lsn = reflected_lsn
-        self._where = where
-
-    def rows(self, split: SnapshotSplit) -> Iterator[tuple[Batch, SnapshotSplit]]:
-        reader = RangeReader(self._settings, self._maker, self._where)
-        return reader.rows(split, self._shapes[split.table])
+    ranges = RangeReader
 
     def changes(self, split: StreamSplit) -> ChangeStream:
         settings = self._settings
@@ -82,36 +436,23 @@ class PostgresReaderSide(ReaderSide):
             split.pieces,
             mode=settings.mode,
             ignores_truncate=settings.ignores_truncate,
-            reflected_lsn=self._reflected_lsn,
+            reflected=self._reflected,
             where=self._where,
         )
         return ReplicationStream(settings, reader, self._maker, split.position, self._where)
 
 
-class Reflected(NamedTuple):
-    """The tables as they were at `lsn`."""
-
-    shapes: tuple[TableShape, ...]
-    lsn: int
-
-
-class PostgresSource(Source):
+class PostgresSource(CdcSource):
     """Reads tables of PostgreSQL as they are, and then their changes. Not in PyFlink.
 
     Build it with `PostgresSource.builder()`. Its type is that of the tables' rows. A record's timestamp is the time of
     the commit in epoch ms, and for rows of the snapshot when they were read.
     """
 
-    default_parallelism = 1
-
-    def __init__(self, settings: PostgresSettings) -> None:
-        """Use the builder."""
-        self._settings = settings
-        self._found: Reflected | None = None
-
-    def __repr__(self) -> str:
-        tables = ", ".join(map(str, self._settings.tables))
-        return f"{_NAME}({self._settings}, {tables})"
+    name = _NAME
+    connector = "postgresql"
+    view = TransactionView
+    _settings: PostgresSettings
 
     @staticmethod
     def builder() -> PostgresSource.Builder:
@@ -124,13 +465,12 @@ class PostgresSource(Source):
         name = _NAME
         modes: ClassVar = ("initial", "latest", "never")
 
-        def __init__(self) -> None:
-            super().__init__(PostgresSettings())
-            self._schemas: tuple[str, ...] = ()
+        begin = PostgresSettings
+        _schemas: tuple[str, ...] = ()
 
         def database(self, database: str) -> Self:
             """Set the database."""
-            return self._with_a(str, self._call("database"), database=database)
+            return self._with_a(str, "database", database=database)
 
         def schema_list(self, *schemas: str) -> Self:
             """Set the schema of tables that are named without one; of several, the tables are named with theirs."""
@@ -155,7 +495,7 @@ class PostgresSource(Source):
 
         def publication_name(self, name: str) -> Self:
             """Set the publication, by default the slot's name. It is created if it is missing."""
-            return self._with_a(str, self._call("publication_name"), publication=name)
+            return self._with_a(str, "publication_name", publication=name)
 
         def decoding_plugin_name(self, name: str) -> Self:
             """Accept "pgoutput", which every PostgreSQL has, and refuse others."""
@@ -183,50 +523,11 @@ class PostgresSource(Source):
             )
             return PostgresSource(self._settings)
 
-    # ------------------------------------------------------------------ contract
+    def _check(self, where: str) -> None:
+        does = "checking the source"
+        asked(self._settings, where, does, lambda: self._ask_to_check(where, does))
 
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def produced_type(self) -> TypeInformation:
-        """The type of the records; the driver asks the database for it once."""
-        return self._maker().produced_type
-
-    def validate(self) -> None:
-        """Check tables, rights, slot and publication. Raises ConfigurationError."""
-        settings, where = self._settings, f"{_NAME} on the driver"
-        self._maker()
-        try:
-            does = "checking the source"
-            asked(settings, where, does, lambda: self._check(where, does))
-        except ExternalError as error:
-            raise _unreachable(error) from error
-
-    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        settings = self._settings
-        where = f"{_NAME} on the driver"
-
-        def open_database() -> PostgresDriverSide:
-            return PostgresDriverSide(settings, self._reflected().shapes, where)
-
-        return CdcEnumerator(
-            context, settings.tables, open_database, settings.limits.chunk_rows, TransactionView
-        )
-
-    def create_reader(self, context: ReaderContext) -> SourceReader:
-        where = f"{_NAME}, subtask {context.subtask()}"
-
-        def open_database() -> ReaderSide:
-            shapes, lsn = self._reflected()
-            return PostgresReaderSide(self._settings, shapes, self._maker(), lsn, where)
-
-        return CdcReader(context, open_database)
-
-    # ------------------------------------------------------------------ inside
-
-    def _check(self, where: str, does: str) -> None:
+    def _ask_to_check(self, where: str, does: str) -> None:
         settings = self._settings
         with (
             errors(settings, where, does),
@@ -238,18 +539,11 @@ class PostgresSource(Source):
             check_publication(connection, settings, self._reflected().shapes, where)
             self._check_slot_is_free(connection, where)
 
-    def _reflected(self) -> Reflected:
-        """The tables. The driver looks once, and the job's tasks get what it found."""
-        if self._found is None:
-            settings, where = self._settings, f"{_NAME} on the driver"
-            does = "reading the catalog"
-            try:
-                self._found = asked(settings, where, does, lambda: self._look(where, does))
-            except ExternalError as error:
-                raise _unreachable(error) from error
-        return self._found
+    def _look(self, where: str) -> Reflected:
+        does = "reading the catalog"
+        return asked(self._settings, where, does, lambda: self._ask_to_look(where, does))
 
-    def _look(self, where: str, does: str) -> Reflected:
+    def _ask_to_look(self, where: str, does: str) -> Reflected:
         settings = self._settings
         with errors(settings, where, does), connect(settings, where) as connection:
             (lsn,) = connection.execute(
@@ -259,14 +553,11 @@ class PostgresSource(Source):
             shapes = tuple(shape_of(connection, one, where) for one in settings.tables)
         return Reflected(shapes, int(lsn))
 
-    def _maker(self) -> RecordMaker:
-        settings, shapes = self._settings, self._reflected().shapes
-        if settings.form == DEBEZIUM:
-            return DebeziumMaker("postgresql", settings.database, {s.table: s for s in shapes})
-        more = {name: METADATA_COLUMNS[name] for name in settings.metadata}
-        row_type = common_row_type(shapes, more, _NAME)
-        keeps_before = settings.mode is ChangelogMode.ALL
-        return RowMaker(row_type, settings.metadata, settings.database, keeps_before)
+    def _driver_side(self, shapes: Sequence[TableShape], where: str) -> PostgresDriverSide:
+        return PostgresDriverSide(self._settings, shapes, where)
+
+    def _reader_side(self, found: Reflected, maker: RecordMaker, where: str) -> PostgresReaderSide:
+        return PostgresReaderSide(self._settings, found.shapes, maker, found.end, where)
 
     def _check_slot_is_free(self, connection: Any, where: str) -> None:
         """The reader of a job that has just ended may hold it for a moment."""
@@ -280,7 +571,3 @@ class PostgresSource(Source):
                 )
             time.sleep(0.1)
             progress()
-
-
-def _unreachable(error: ExternalError) -> ConfigurationError:
-    return ConfigurationError(f"{error} The driver and all executors must reach the database.")

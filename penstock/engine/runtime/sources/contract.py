@@ -23,6 +23,11 @@ class Boundedness(Enum):
     BOUNDED = "BOUNDED"
     CONTINUOUS_UNBOUNDED = "CONTINUOUS_UNBOUNDED"
 
+    @staticmethod
+    def of(*, is_bounded: bool) -> Boundedness:
+        """Return whether a source ends."""
+        return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
+
 
 class EnumeratorContext(Protocol):
     """Gives an enumerator its actions. All calls come from the coordinator's single thread."""

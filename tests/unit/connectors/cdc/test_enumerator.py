@@ -3,14 +3,14 @@
 from collections import deque
 
 from penstock.connectors.cdc.database import Begin, DriverSide
-from penstock.connectors.cdc.enumerator import (
+from penstock.connectors.cdc.mysql.source import BinlogView
+from penstock.connectors.cdc.source import (
     FINISHED,
     NO_CHECKPOINTS,
     CdcEnumerator,
     Forget,
     told_range,
 )
-from penstock.connectors.cdc.mysql.snapshot import BinlogView
 from penstock.connectors.cdc.splits import STREAM, StreamSplit, TableId
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext
 

@@ -21,7 +21,7 @@ from penstock.connectors.file_system import (
     StreamFormat,
     StreamingFileSink,
 )
-from penstock.connectors.files import uploads
+from penstock.connectors.files import sink as uploads
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.hosting.os import s3_objects
 from penstock.engine.model.errors import ConfigurationError, ExternalError

@@ -5,7 +5,7 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.files.uploads import UploadKey
+from penstock.connectors.files.sink import UploadKey
 from penstock.engine.runtime.sink import WriterContext
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from penstock.common.serialization import SimpleStringSchema
 from penstock.connectors.kafka import login as client_login
+from penstock.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
 from penstock.connectors.kafka.properties import client_properties
 from penstock.connectors.kafka.reader import KafkaReaderSettings, KafkaSplitReader
-from penstock.connectors.kafka.splits import KafkaSplit, KafkaTopicPartition
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood
 from penstock.engine.runtime.elements import RowBatch

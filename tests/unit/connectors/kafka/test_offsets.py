@@ -2,13 +2,13 @@
 
 import pytest
 
-from penstock.connectors.api.messaging.splits import owner_of
+from penstock.connectors.api.messaging.source import owner_of
 from penstock.connectors.kafka import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
 )
-from penstock.connectors.kafka.splits import KafkaSplit
+from penstock.connectors.kafka.offsets import KafkaSplit
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 
 A, B = KafkaTopicPartition("a", 0), KafkaTopicPartition("a", 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.connectors.kafka import wire
+from penstock.connectors.kafka import transactions as wire
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"

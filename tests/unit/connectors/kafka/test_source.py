@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 
 from penstock.common import Row, Types
 from penstock.common.serialization import DeserializationSchema, SimpleStringSchema
-from penstock.connectors.api.messaging.splits import owner_of
+from penstock.connectors.api.messaging.source import owner_of
 from penstock.connectors.kafka import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -16,7 +16,7 @@ from penstock.connectors.kafka import (
     reader,
 )
 from penstock.connectors.kafka.client import LastError
-from penstock.connectors.kafka.splits import KafkaSplit
+from penstock.connectors.kafka.offsets import KafkaSplit
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.runtime.codecs.convert import to_rows
 from penstock.engine.runtime.elements import ColumnBatch

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors.api.messaging.topics import UnknownTopic
-from penstock.connectors.kafka import KafkaOffsetsInitializer, KafkaSource, topic_ids
-from penstock.connectors.kafka.splits import KafkaSplit, KafkaTopicPartition
-from penstock.connectors.kafka.topic_ids import TopicWatch
+from penstock.connectors.api.messaging.source import UnknownTopic
+from penstock.connectors.kafka import KafkaOffsetsInitializer, KafkaSource, reader
+from penstock.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
+from penstock.connectors.kafka.reader import TopicWatch
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 from tests.tools.brokers.kafka_topics import produce, source_builder
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext
@@ -84,10 +84,10 @@ def test_a_checkpoint_of_a_topic_that_was_made_anew_is_refused(apache_kafka):
 
 @pytest.mark.server
 def test_a_topic_that_is_made_anew_while_it_is_read_is_an_error(apache_kafka, monkeypatch):
-    monkeypatch.setattr(topic_ids, "EVERY_S", math.inf)
+    monkeypatch.setattr(reader, "LOOK_EVERY_S", math.inf)
     _, task = read(apache_kafka, "replaced")
     made_anew(apache_kafka, "replaced")
-    monkeypatch.setattr(topic_ids, "EVERY_S", 0)
+    monkeypatch.setattr(reader, "LOOK_EVERY_S", 0)
     with pytest.raises(RefusedForGood, match=r"topic 'replaced' was deleted and made anew"):
         task.read(1000)  # More than there are.
     task.close()
@@ -95,7 +95,7 @@ def test_a_topic_that_is_made_anew_while_it_is_read_is_an_error(apache_kafka, mo
 
 @pytest.mark.server
 def test_a_topic_that_is_deleted_while_it_is_read_is_an_error(apache_kafka, monkeypatch):
-    monkeypatch.setattr(topic_ids, "EVERY_S", 0)
+    monkeypatch.setattr(reader, "LOOK_EVERY_S", 0)
     _, task = read(apache_kafka, "gone")
     apache_kafka.delete("gone")
     with pytest.raises(UnknownTopic, match=r"topic 'gone' is gone") as told:
@@ -181,8 +181,8 @@ class Brokers:
 
 
 def test_brokers_that_do_not_answer_are_logged_once_with_address_and_time(monkeypatch, caplog):
-    monkeypatch.setattr(topic_ids, "EVERY_S", 0)
-    monkeypatch.setattr(topic_ids, "TopicIds", Brokers)
+    monkeypatch.setattr(reader, "LOOK_EVERY_S", 0)
+    monkeypatch.setattr(reader, "TopicIds", Brokers)
     split = KafkaSplit(KafkaTopicPartition("a", 0), 7)
     watch = TopicWatch({"bootstrap.servers": "broker-1:9092"}, "KafkaSource, subtask 0")
 

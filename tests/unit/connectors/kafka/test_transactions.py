@@ -6,11 +6,11 @@ import pytest
 
 from penstock.connectors.kafka.transactions import (
     KafkaTransaction,
+    Reader,
     _described,
     _listed,
     list_transactions,
 )
-from penstock.connectors.kafka.wire import Reader
 from penstock.engine.model.errors import ExternalError
 
 LISTED = (

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from penstock.common.serialization import SerializationSchema, SimpleStringSchema
+from penstock.connectors.api.sending import StagingWriter
 from penstock.connectors.nats import JetStreamSink
-from penstock.connectors.nats.writers import StagingWriter
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.engine.runtime.elements import RowBatch
@@ -173,7 +173,7 @@ def test_what_the_stream_refuses_for_good_ends_the_job_at_once(streams):
 def test_a_full_stream_that_takes_no_more_is_told_and_may_have_room_later(streams):
     streams.add("full", max_msgs=1, discard="new")
     writer = builder(streams, "full").build().create_writer(writer_context())
-    writer._link._retries = 0
+    writer.outlet.link._retries = 0
     with pytest.raises(ExternalError, match="for 'full.x': maximum messages exceeded") as caught:
         writer.write(RowBatch(["a", "b"]), 0)
     assert not isinstance(caught.value, RefusedForGood)
@@ -184,7 +184,7 @@ def test_a_full_stream_that_takes_no_more_is_told_and_may_have_room_later(stream
 def test_a_subject_that_no_stream_takes_is_told(streams, stream):
     made = builder(streams, stream).set_subject(lambda word: "nowhere")
     writer = made.build().create_writer(writer_context())
-    writer._link._retries = 0
+    writer.outlet.link._retries = 0
     with pytest.raises(ExternalError, match="1 bytes for 'nowhere': no stream takes it"):
         writer.write(RowBatch(["a"]), 0)
     writer.close()
@@ -198,7 +198,7 @@ def test_what_is_wrong_is_told_at_submit_where_the_server_is_reached(streams, st
     sink = away.set_serializer(SimpleStringSchema()).build()
     sink.validate()
     writer = sink.create_writer(writer_context())
-    writer._link._retries = 1
+    writer.outlet.link._retries = 1
     with pytest.raises(ExternalError, match="fails: ConnectionRefusedError"):
         writer.write(RowBatch(["a"]), 0)
     writer.close()

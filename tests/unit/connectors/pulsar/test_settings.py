@@ -30,7 +30,7 @@ from penstock.connectors.pulsar.options import (
     properties_of,
     with_options,
 )
-from penstock.connectors.pulsar.producing import producer_arguments
+from penstock.connectors.pulsar.sink import producer_arguments
 from penstock.connectors.pulsar.source import split_pattern
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.model.errors import ConfigurationError

@@ -13,7 +13,7 @@ from penstock.connectors.api.messaging.staging import (
     pack,
 )
 from penstock.connectors.pulsar import MessageDelayer, TopicRoutingMode
-from penstock.connectors.pulsar.staging import (
+from penstock.connectors.pulsar.sink import (
     CHUNK_BYTES,
     CHUNK_MESSAGES,
     MAX_RECORD_BYTES,

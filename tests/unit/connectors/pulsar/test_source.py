@@ -9,7 +9,7 @@ import pytest
 
 from penstock.common import Row, Types
 from penstock.common.serialization import DeserializationSchema, SimpleStringSchema
-from penstock.connectors.api.messaging.splits import owner_of
+from penstock.connectors.api.messaging.source import owner_of
 from penstock.connectors.pulsar import PulsarSource, RangeGenerator, StartCursor, StopCursor
 from penstock.connectors.pulsar.splits import StartKind, TopicPartition
 from penstock.engine.model.errors import ConfigurationError, ExternalError

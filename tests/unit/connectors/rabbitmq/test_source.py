@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from penstock.common.serialization import DeserializationSchema
-from penstock.connectors.rabbitmq.reader import SeenIds
+from penstock.connectors.rabbitmq.source import SeenIds
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.engine.runtime.records.dead_letters import Malformed
 from tests.tools.brokers.rabbit_queues import (

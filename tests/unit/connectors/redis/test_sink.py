@@ -9,8 +9,9 @@ import redis
 from penstock.common import Row, Types
 from penstock.common.serialization import SimpleStringSchema
 from penstock.common.time import Duration
+from penstock.connectors.api.sending import DirectWriter, StagingWriter
 from penstock.connectors.redis import RedisStreamSink
-from penstock.connectors.redis.writers import MARKS, DirectWriter, StagingWriter
+from penstock.connectors.redis.sink import MARKS
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.engine.runtime.elements import RowBatch

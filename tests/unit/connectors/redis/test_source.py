@@ -171,7 +171,7 @@ def test_an_entry_without_the_field_is_marked_and_the_others_are_read(redis_url)
     with pytest.raises(ValueError, match="the entry 2-0 of 'words'.*no field 'value'"):
         run.read(records=3)
     run.close()
-    reader = source._entries
+    reader = source._settings.entries
     batch = reader.batch([{b"value": b"a"}, {b"other": b"b"}], [1, 2], str)
     assert batch.values[0] == "a"
     assert isinstance(batch.values[1], Malformed)

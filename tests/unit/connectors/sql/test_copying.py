@@ -11,10 +11,9 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.connectors.sql import copying
-from penstock.connectors.sql.copying import TableCopy
+from penstock.connectors.sql import rows as copying
 from penstock.connectors.sql.pieces import Piece
-from penstock.connectors.sql.rows import RowWriter
+from penstock.connectors.sql.rows import RowWriter, TableCopy
 from penstock.engine.model.errors import RefusedForGood
 from tests.tools.connectors.sql_tables import Db, context, put
 

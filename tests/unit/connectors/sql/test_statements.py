@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.connectors.sql.pieces import Piece
-from penstock.connectors.sql.rows import RowWriter
-from penstock.connectors.sql.statements import ManyRows
+from penstock.connectors.sql.rows import ManyRows, RowWriter
 from tests.tools.connectors.sql_tables import Db
 
 TYPES = (

@@ -4,7 +4,8 @@ import contextlib
 
 import pytest
 
-from penstock.connectors.cdc.mysql import connection, snapshot
+from penstock.connectors.cdc.mysql import connection
+from penstock.connectors.cdc.mysql import source as mysql_source
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 from penstock.testing.conformance.source_run import SourceRun
 from tests.tools.connectors.changelogs import streaming, told
@@ -36,7 +37,7 @@ def test_a_range_may_take_longer_than_a_look_at_the_server(database, monkeypatch
 
 
 def test_open_transactions_that_a_lock_waits_for_are_told_of(orders, monkeypatch):
-    monkeypatch.setattr(snapshot, "_LOCK_S", 1, raising=False)
+    monkeypatch.setattr(mysql_source, "_LOCK_S", 1, raising=False)
     source = orders.builder().lock_tables().build()
     with contextlib.closing(orders.connect()) as other, other.cursor() as cursor:
         cursor.execute("BEGIN")

@@ -12,7 +12,7 @@ import pytest
 from penstock.common import Row, Types
 from penstock.connectors.api.base import RefusedForGood
 from penstock.connectors.cdc import ChangelogMode, JsonDebeziumDeserializationSchema, StartupOptions
-from penstock.connectors.cdc.mysql import snapshot
+from penstock.connectors.cdc.mysql import source as mysql_source
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.testing import check_source
 from penstock.testing.conformance.source_run import SourceRun
@@ -161,7 +161,7 @@ def test_every_restart_of_the_binlog_gives_each_change_once(database):
 
 
 def test_every_restart_and_rescale_of_the_snapshot_gives_each_row_once(orders, monkeypatch):
-    monkeypatch.setattr(snapshot, "_ROWS", 10)
+    monkeypatch.setattr(mysql_source, "_ROWS", 10)
     orders.execute("INSERT INTO orders SELECT seq, 'n' FROM seq_4_to_60")
     expected = [Row(id=one, name=name) for one, name in orders.rows("SELECT * FROM orders")]
 
@@ -184,7 +184,7 @@ def test_every_restart_and_rescale_of_the_snapshot_gives_each_row_once(orders, m
     ],
 )
 def test_rows_with_keys_of_any_type_come_once_through_restarts(database, monkeypatch, key, value):
-    monkeypatch.setattr(snapshot, "_ROWS", 5)
+    monkeypatch.setattr(mysql_source, "_ROWS", 5)
     database.execute(
         f"CREATE TABLE orders (id {key}, part varchar(5), name varchar(20), "
         "PRIMARY KEY (id, part))",
@@ -236,7 +236,7 @@ def writer(database, keys):
 def test_snapshot_and_binlog_under_writers_and_restarts_give_the_table(
     database, monkeypatch, key, locks
 ):
-    monkeypatch.setattr(snapshot, "_ROWS", 40)
+    monkeypatch.setattr(mysql_source, "_ROWS", 40)
     database.execute(
         f"CREATE TABLE orders (id {key} PRIMARY KEY, n int)",
         "INSERT INTO orders SELECT seq, 0 FROM seq_0_to_1999",

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.common.time import Duration
 from penstock.connectors.cdc import PostgresSource
-from penstock.connectors.cdc.postgres import replication
+from penstock.connectors.cdc.postgres import source as postgres_source
 from penstock.engine.hosting.os.clock import NoAnswer
 from penstock.engine.model.errors import ConfigurationError
 from tests.tools.connectors.changelogs import Replayed, streaming
@@ -79,7 +79,7 @@ def test_a_stream_whose_server_is_stopped_is_given_up_and_no_change_is_lost(own_
         "INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (3, 'c')",
     )
     source = database.builder().timeout(Duration.of_seconds(1)).build()
-    log = logging.getLogger(replication.__name__)
+    log = logging.getLogger(postgres_source.__name__)
     log.addHandler(waker)
     try:
         with streaming(source, 3) as run:

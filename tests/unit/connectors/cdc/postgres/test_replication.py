@@ -5,8 +5,7 @@ import struct
 import psycopg
 
 from penstock.connectors.cdc import StartupOptions
-from penstock.connectors.cdc.postgres.driver import LsnPosition
-from penstock.connectors.cdc.postgres.replication import ReplicationStream
+from penstock.connectors.cdc.postgres.source import LsnPosition, ReplicationStream
 from tests.tools.connectors.changelogs import told
 from tests.tools.waiting import wait_until
 

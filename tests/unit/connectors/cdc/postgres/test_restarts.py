@@ -263,7 +263,7 @@ def test_a_savepoint_that_is_older_than_what_the_slot_has_confirmed_is_refused(o
 
 
 def test_a_transaction_that_stays_open_is_told_as_what_the_slot_waits_for(orders, monkeypatch):
-    monkeypatch.setattr("penstock.connectors.cdc.postgres.driver._CREATE_S", 1)
+    monkeypatch.setattr("penstock.connectors.cdc.postgres.source._CREATE_S", 1)
     source = orders.builder().build()
     with orders.connect() as connection, connection.transaction():
         connection.execute("INSERT INTO orders VALUES (4, 'd')")

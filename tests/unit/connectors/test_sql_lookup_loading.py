@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from penstock.connectors.sql.lookup_loading import BatchLoader
+from penstock.connectors.sql_lookup import BatchLoader
 
 
 class Heard:

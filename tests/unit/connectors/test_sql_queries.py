@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.connectors.sql.queries import without_end
+from penstock.connectors.sql_source import without_end
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.common.time import Duration
-from penstock.connectors.sql.lookup_cache import LookupCache, RowCache
+from penstock.connectors.sql_lookup import LookupCache, RowCache
 from penstock.engine.model.errors import ConfigurationError
 
 

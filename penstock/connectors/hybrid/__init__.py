@@ -1,1 +1,0 @@
-"""Several sources read one after the other."""

@@ -1,0 +1,301 @@
+"""What sources and sinks of tables share, whatever their format is."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.connectors.api.base import (
+    Accepts,
+    Batch,
+    Boundedness,
+    EnumeratorContext,
+    QueueEnumerator,
+    RefusedForGood,
+    Sink,
+    Source,
+    WriterContext,
+)
+from penstock.connectors.lakehouse.data_files import DataFileWriter, TableFiles
+from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.formats.column_files import schema_of
+
+# ---------------------------------------------------------------------- schemas
+# From the Arrow schema of a table to the type of a stream, and what of a stream does not fit a
+# table.
+
+
+_SIMPLE: Final = (
+    (kinds.is_boolean, Types.BOOLEAN()),
+    (kinds.is_int8, Types.BYTE()),
+    (kinds.is_int16, Types.SHORT()),
+    (kinds.is_int32, Types.INT()),
+    (kinds.is_int64, Types.LONG()),
+    (kinds.is_float32, Types.FLOAT()),
+    (kinds.is_float64, Types.DOUBLE()),
+    (kinds.is_string, Types.STRING()),
+    (kinds.is_large_string, Types.STRING()),
+    (kinds.is_string_view, Types.STRING()),
+    (kinds.is_binary, Types.PRIMITIVE_ARRAY(Types.BYTE())),
+    (kinds.is_large_binary, Types.PRIMITIVE_ARRAY(Types.BYTE())),
+    (kinds.is_binary_view, Types.PRIMITIVE_ARRAY(Types.BYTE())),
+    (kinds.is_fixed_size_binary, Types.PRIMITIVE_ARRAY(Types.BYTE())),
+    (kinds.is_time, Types.SQL_TIME()),
+    (kinds.is_date, Types.SQL_DATE()),
+)
+
+
+def row_type_of(schema: pa.Schema, where: str) -> RowTypeInfo:
+    """The ROW type of a table's rows. `where`: names the source in errors. Raises: ConfigurationError: a column has no counterpart."""
+    names = [one.name for one in schema]
+    return RowTypeInfo([_type_of(one.type, one.name, where) for one in schema], names)
+
+
+def _type_of(kind: pa.DataType, path: str, where: str) -> TypeInformation:
+    if kinds.is_decimal(kind):
+        return Types.DECIMAL(kind.precision, kind.scale)
+    if kinds.is_timestamp(kind):
+        return Types.SQL_TIMESTAMP() if kind.tz is None else Types.TIMESTAMP_LTZ()
+    if kinds.is_list(kind) or kinds.is_large_list(kind):
+        return Types.LIST(_type_of(kind.value_type, f"{path}.element", where))
+    if kinds.is_map(kind):
+        key = _type_of(kind.key_type, f"{path}.key", where)
+        return Types.MAP(key, _type_of(kind.item_type, f"{path}.value", where))
+    if kinds.is_struct(kind):
+        inside = [_type_of(one.type, f"{path}.{one.name}", where) for one in kind]
+        return RowTypeInfo(inside, [one.name for one in kind])
+    for fits, type_info in _SIMPLE:
+        if fits(kind):
+            return type_info
+    raise ConfigurationError(
+        f"{where}: the column {path} is {kind}, which has no counterpart in Penstock. Leave it out "
+        "with with_columns(...)."
+    )
+
+
+def misfit(stream: pa.Schema, table: pa.Schema) -> str | None:
+    """Why records of this schema do not fit the table; None: they do."""
+    for one in stream:
+        if one.name not in table.names:
+            near = [name for name in table.names if name.lower() == one.name.lower()]
+            hint = f" (it has {near[0]!r}: capital letters count)" if near else ""
+            return f"the table has no column for the field {one.name!r}{hint}"
+        column = table.field(one.name)
+        if not _fits(one.type, column.type):
+            return f"the column {one.name!r} is {column.type}, and the field is {one.type}"
+    for column in table:
+        if column.name not in stream.names and not column.nullable:
+            return f"the column {column.name!r} takes no nulls, and records have no such field"
+    return None
+
+
+_PAIRS: Final[tuple[tuple[Any, Any], ...]] = (
+    (kinds.is_integer, lambda one: kinds.is_integer(one) or kinds.is_decimal(one)),
+    (kinds.is_decimal, kinds.is_decimal),
+    (kinds.is_timestamp, kinds.is_timestamp),
+    (kinds.is_time, kinds.is_time),
+    *((kind, kind) for kind in (
+        lambda one: kinds.is_string(one) or kinds.is_large_string(one) or kinds.is_string_view(one),
+        lambda one: kinds.is_binary(one) or kinds.is_large_binary(one) or kinds.is_binary_view(one),
+    )),
+)  # fmt: skip
+"""Kinds of fields, and the columns that take them: a value that does not fit is refused when it comes."""
+
+
+def _fits(field: Any, column: Any) -> bool:
+    """Whether a value either fits the column or is refused when it comes, but never changes."""
+    if kinds.is_floating(field):
+        return bool(kinds.is_floating(column) and column.bit_width >= field.bit_width)
+    if _is_list(field) and _is_list(column):
+        return _fits(field.value_type, column.value_type)
+    if kinds.is_map(field) and kinds.is_map(column):
+        keys = _fits(field.key_type, column.key_type)
+        return keys and _fits(field.item_type, column.item_type)
+    if kinds.is_struct(field) and kinds.is_struct(column):
+        return misfit(pa.schema(list(field)), pa.schema(list(column))) is None
+    fits = any(of(field) and takes(column) for of, takes in _PAIRS)
+    return bool(fits or field.equals(column))
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind))
+
+
+# ---------------------------------------------------------------------- tables
+
+
+_LOG: Final = logging.getLogger(__name__)
+Found = TypeVar("Found")
+
+
+def at_submit(look: Callable[[], Found]) -> Found:
+    """What `look` returns. Raises ConfigurationError where it raises ExternalError."""
+    try:
+        return look()
+    except ExternalError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def check_columns(wanted: Sequence[str], there: Sequence[str], table: object) -> None:
+    """Raises ConfigurationError: the table has no such column."""
+    if unknown := [one for one in wanted if one not in there]:
+        raise ConfigurationError(
+            f"with_columns: the table {table} has no column {unknown[0]!r}. It has {list(there)}."
+        )
+
+
+class _Settings(Protocol):
+    @property
+    def every_ms(self) -> int | None:
+        """How often the source looks for more; None: it ends."""
+
+
+S = TypeVar("S", bound=_Settings)
+
+
+class TableEnumerator(QueueEnumerator, Generic[S]):
+    """Hands out the files of a table, and those that come later if the source follows it.
+
+    `format_name`: for logs. `_place`: the version or snapshot up to which files were handed out.
+    """
+
+    format_name: ClassVar[str]
+
+    def __init__(self, context: EnumeratorContext, settings: S) -> None:
+        super().__init__(context, (), is_final=settings.every_ms is None)
+        self._settings = settings
+        self._place: Any = None
+        self._is_restored = False
+
+    def restore(self, state: Any) -> None:
+        """Go on with the splits that were not handed out, and with what follows the checkpoint's version or snapshot."""
+        self._place = state["place"]
+        self._is_restored = True
+        self.add(state["splits"])
+
+    def snapshot_state(self) -> Any:
+        return {"splits": super().snapshot_state(), "place": self._place}
+
+    def start(self) -> None:
+        if not self._is_restored:
+            self._place, splits = self.begin()
+            self.add(splits)
+        if self._settings.every_ms is not None:
+            self._context.call_periodically(self._settings.every_ms, self._follow)
+
+    def _follow(self) -> None:
+        try:
+            table = self.opened()
+            if table is None:
+                _LOG.warning(
+                    "enumerator=%s discovery=FAILED cause=the table is gone", self.format_name
+                )
+                return
+            for place, splits in self.later(table):
+                self.add(splits)
+                self._place = place
+        except RefusedForGood:
+            raise
+        except ExternalError as error:
+            _LOG.warning("enumerator=%s discovery=FAILED cause=%s", self.format_name, error)
+
+    @abstractmethod
+    def begin(self) -> tuple[Any, Sequence[Any]]:
+        """Return the place where a new job begins, and the files up to there."""
+
+    @abstractmethod
+    def opened(self) -> Any:
+        """Return the table as it is now; None: there is none. Raises ExternalError."""
+
+    @abstractmethod
+    def later(self, table: Any) -> Iterable[tuple[Any, Sequence[Any]]]:
+        """Yield each place after `_place`, with its files. Raises RefusedForGood."""
+
+
+class TableSource(Source, Generic[S]):
+    """A source of the rows of one table."""
+
+    def __init__(self, settings: S, row_type: TypeInformation) -> None:
+        self._settings = settings
+        self._type = row_type
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.of(is_bounded=self._settings.every_ms is None)
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._type
+
+    @abstractmethod
+    def create_enumerator(self, context: EnumeratorContext) -> TableEnumerator[S]: ...
+
+    def restore_enumerator(self, context: EnumeratorContext, state: Any) -> TableEnumerator[S]:
+        enumerator = self.create_enumerator(context)
+        enumerator.restore(state)
+        return enumerator
+
+
+class TableSink(Sink):
+    """A sink that appends rows to one table; one subtask commits. `name`: begins errors."""
+
+    accepts = Accepts.ANY
+    is_converting = True
+    has_global_committer = True
+    name: ClassVar[str]
+
+    def __init__(self, settings: Any) -> None:
+        self._settings = settings
+
+    def validate_input(self, input_type: Any) -> None:
+        """Raises ConfigurationError: the stream's type is no row, or does not fit the table."""
+        if input_type is None:
+            return
+        if not isinstance(input_type, RowTypeInfo):
+            raise ConfigurationError(
+                f"{self.name}: expected rows with names, got records of the type {input_type}. Map "
+                "them to Row(...) with output_type=Types.ROW_NAMED([...], [...])."
+            )
+        self._check_input(schema_of(input_type, self.name))
+
+    @abstractmethod
+    def _check_input(self, stream: pa.Schema) -> None:
+        """Hold the stream's fields against the table, if it is there. Raises ConfigurationError."""
+
+    def _check_fits(self, stream: pa.Schema, columns: pa.Schema, table: object) -> None:
+        """Raises ConfigurationError: records of the stream do not fit the table's columns."""
+        if (reason := misfit(stream, columns)) is not None:
+            raise ConfigurationError(
+                f"{self.name}: rows do not fit the table {table}: {reason}. Change the field, or "
+                "the table (ALTER TABLE)."
+            )
+
+
+class TableWriter:
+    """Writes the records of one subtask into files of the table."""
+
+    def __init__(self, files: TableFiles, context: WriterContext, row_type: Any) -> None:
+        self._files = DataFileWriter(files, context, row_type)
+        self.sent = self._files.sent
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self._files.write(self.convert(batch))
+
+    def convert(self, batch: Batch) -> pa.RecordBatch:
+        return self._files.as_table(batch)
+
+    def write_converted(self, converted: pa.RecordBatch, watermark_ms: int) -> None:
+        self._files.write(converted)
+
+    def prepare_commit(self) -> Sequence[object]:
+        whole = self._files.take_whole()
+        return [whole] if whole else []
+
+    def close(self) -> None:
+        self._files.close()
