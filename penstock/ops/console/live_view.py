@@ -108,6 +108,8 @@ class LiveView:
         self._lock = threading.Lock()
         self._tables: dict[Hashable, JobTable] = {}
         self._live: Live | None = None
+        # `print` borrows the stream while it writes (CPython 3.11): what `rich` takes away again must not be freed under it.
+        self._proxies: list[TextIO] = []
 
     def show(self, key: Hashable, snapshot: Snapshot) -> None:
         """Draw the table of a job, or new figures of it."""
@@ -116,13 +118,13 @@ class LiveView:
             self._draw()
 
     def remove(self, key: Hashable) -> None:
-        """Erase the table of a job, if it has one."""
+        """The table of a job goes away. The last one stays on the screen as it is, above what comes then."""
         with self._lock:
             if self._tables.pop(key, None) is not None:
                 self._draw()
 
     def close(self) -> None:
-        """Erase all tables: the program ends."""
+        """The program ends, and what is on the screen stays."""
         with self._lock:
             self._tables = {}
             self._draw()
@@ -137,6 +139,7 @@ class LiveView:
 
         if self._live is None:
             self._live = _begun()
+            self._proxies += [sys.stdout, sys.stderr]
             atexit.register(self.close)
         self._live.update(Group(*self._tables.values()), refresh=True)
 
@@ -160,7 +163,6 @@ def _begun() -> Live:
     live = Live(
         console=Console(stderr=True, highlight=False, markup=False, emoji=False),
         auto_refresh=False,
-        transient=True,
         redirect_stdout=sys.stdout.isatty(),  # What goes to a file goes there still.
     )
     live.start()
