@@ -24,6 +24,11 @@ os.execv(sys.argv[1], sys.argv[1:])
 """Makes the window the controlling terminal, so that Ctrl-C pressed in it reaches the program."""
 
 
+def _own_environment():
+    """Without the size of the terminal of whoever runs the tests."""
+    return {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+
+
 class PseudoTerminal:
     """A program that runs in a window of its own. `columns`, `rows`: of the window.
 
@@ -44,7 +49,8 @@ class PseudoTerminal:
             stdin=window,
             stdout=streams.get("stdout", window),
             stderr=streams.get("stderr", window),
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", **(env or {})},
+            env={**_own_environment(), "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
+            | (env or {}),
             start_new_session=True,
         )
         os.close(window)
