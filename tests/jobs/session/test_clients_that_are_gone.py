@@ -108,7 +108,8 @@ def test_a_session_that_takes_a_job_over_waits_for_its_client_too(tmp_path, monk
             return {job["jid"]: job["state"] for job in second.client.get("/jobs/overview")["jobs"]}
 
         wait_until(lambda: "CANCELED" in states().values(), "it waits for its client", PATIENCE_S)
-        assert states()[str(other)] == "RUNNING"
+        # On a busy machine it may still be starting.
+        wait_until(lambda: states()[str(other)] == "RUNNING", "it does not go on", PATIENCE_S)
         assert len(states()) == 2
 
 

@@ -19,7 +19,6 @@ from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 
 configuration = Configuration()
-configuration.set_string("penstock.console.progress-interval", "50 ms")
 env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2)
 
 def told(number):
@@ -37,7 +36,7 @@ with numbers.execute_and_collect("numbers") as rows:
 
 @pytest.mark.long
 def test_the_first_program_shows_all_its_output(tmp_path):
-    """The program of the README, as a user runs it: an embedded Spark, and the table on."""
+    """The program of the README, as a user runs it: an embedded Spark, and lines of progress."""
     readme = (ROOT / "README.md").read_text("utf-8")
     first = programs_of(ROOT / "README.md")[0].parts[0]
     told = re.search(r"^```text\n(\d> .*?)^```$", readme, re.MULTILINE | re.DOTALL)[1].splitlines()
