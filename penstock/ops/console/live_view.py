@@ -108,14 +108,16 @@ class LiveView:
         self._lock = threading.Lock()
         self._tables: dict[Hashable, JobTable] = {}
         self._live: Live | None = None
+        self._is_over = False
         # `print` borrows the stream while it writes (CPython 3.11): what `rich` takes away again must not be freed under it.
         self._proxies: list[TextIO] = []
 
     def show(self, key: Hashable, snapshot: Snapshot) -> None:
         """Draw the table of a job, or new figures of it."""
         with self._lock:
-            self._tables[key] = JobTable(snapshot)
-            self._draw()
+            if not self._is_over:
+                self._tables[key] = JobTable(snapshot)
+                self._draw()
 
     def remove(self, key: Hashable) -> None:
         """The table of a job goes away. The last one stays on the screen as it is, above what comes then."""
@@ -124,8 +126,9 @@ class LiveView:
                 self._draw()
 
     def close(self) -> None:
-        """The program ends, and what is on the screen stays."""
+        """The program ends: what is on the screen stays, and jobs that still run draw no more."""
         with self._lock:
+            self._is_over = True
             self._tables = {}
             self._draw()
 
@@ -138,9 +141,10 @@ class LiveView:
         from rich.console import Group
 
         if self._live is None:
+            if not self._proxies:
+                atexit.register(self.close)
             self._live = _begun()
             self._proxies += [sys.stdout, sys.stderr]
-            atexit.register(self.close)
         self._live.update(Group(*self._tables.values()), refresh=True)
 
 
