@@ -78,6 +78,7 @@ def new_identity() -> Identity:
     )
 
 
+@lru_cache(maxsize=64)
 def server_context(identity: Identity, *, admits_tickets: bool) -> ssl.SSLContext:
     """`admits_tickets`: clients may also show no certificate. They must prove themselves otherwise then."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, identity.certificate)

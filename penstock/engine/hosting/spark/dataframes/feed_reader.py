@@ -32,6 +32,7 @@ import struct
 import zlib
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from penstock.engine.hosting.network.wire import dialling
@@ -156,6 +157,16 @@ class FeedFailed(ExternalError):
     """Spark could not compute a partition."""
 
 
+def _hand_over(came: deque[Proven], knock: socket.socket, proven: Proven) -> None:
+    """Hand a feeder to the reader's thread. On the acceptor's thread.
+
+    No method of the stream: the stream and its acceptor would keep each other, with the buffers of
+    their sockets, until a full collection, and a reader of a thousand partitions makes few objects.
+    """
+    came.append(proven)
+    knock.send(b"\0")
+
+
 class FeedStream:
     """One partition from a position on. `next` blocks until a message arrives or `wake` is readable."""
 
@@ -187,9 +198,10 @@ class FeedStream:
         self.is_over = False
         self._has_end = False
         port = listener.getsockname()[1]
-        self._came: deque[Proven] = deque()
+        self._came = deque[Proven]()
+        accepted = partial(_hand_over, self._came, self._knock)
         self._acceptor = Acceptor(
-            [listener], credentials, ROLE_FEED, self._accepted, name="penstock-feeders"
+            [listener], credentials, ROLE_FEED, accepted, name="penstock-feeders"
         ).start()
         told = {"partition": partition, "host": endpoint.dialled_host, "port": port}
         with closed_on_error(self):
@@ -258,11 +270,6 @@ class FeedStream:
             feeder.sock.setblocking(True)
             feeder.send(DONE)
         self._drop_feeder()
-
-    def _accepted(self, proven: Proven) -> None:
-        """Hand a feeder to the reader's thread. On the acceptor's thread."""
-        self._came.append(proven)
-        self._knock.send(b"\0")
 
     def _accept(self) -> None:
         """Take a feeder. The newest one counts, because an older one may be on a machine that is lost."""

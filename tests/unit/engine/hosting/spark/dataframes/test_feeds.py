@@ -1,10 +1,12 @@
 """A partition on its way to a reader: resumed, replayed alike or not, ended by Spark's word only. Expectations: docs/internals/dataframes.md."""
 
+import gc
 import json
 import queue
 import socket
 import struct
 import threading
+import weakref
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 
@@ -120,6 +122,21 @@ def test_a_feed_goes_on_from_any_position(done):
         assert stream.next() is None
         assert stream.is_over
         assert stream.position == behind(MESSAGES)
+
+
+def test_a_closed_stream_and_its_sockets_are_freed_without_a_collection():
+    """A reader of a thousand partitions makes too few objects for a full collection."""
+    gc.disable()
+    try:
+        with a_stream() as (driver, stream):
+            driver.feeding(MESSAGES, is_counted=True)
+            assert read(stream, 20) == MESSAGES
+            assert stream.next() is None
+            stream_gone = weakref.ref(stream)
+            del stream
+        assert stream_gone() is None
+    finally:
+        gc.enable()
 
 
 def broken_off(messages):
