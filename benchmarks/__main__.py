@@ -12,6 +12,7 @@ from benchmarks.measures import (
     dataframes,
     exchange,
     fan_out,
+    fast_paths,
     flat_memory,
     kafka,
     latency,
@@ -39,6 +40,7 @@ BENCHMARKS = {
     "exchange": exchange.measure,
     "protection": protection.measure,
     "operators": operators.measure,
+    "fast_paths": fast_paths.measure,
     "row_functions": row_functions.measure,
     "json_fields": json_fields.measure,
     "json_lines": json_lines.measure,
@@ -65,6 +67,7 @@ BENCHMARKS = {
 }
 ABOUT = {  # the others are described by `ON_SPARK`
     "protection": protection.ABOUT,
+    "fast_paths": fast_paths.ABOUT,
     "row_functions": row_functions.ABOUT,
     "json_fields": json_fields.ABOUT,
     "json_lines": json_lines.ABOUT,
@@ -88,6 +91,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "sql_sink": sql_sink.ABOUT,
 }
 WITHOUT_SPARK = frozenset({
+    "fast_paths",
     "row_functions",
     "json_fields",
     "json_lines",
