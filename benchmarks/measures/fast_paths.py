@@ -20,7 +20,8 @@ from benchmarks.peers.programs import penstock_columns, penstock_rows
 from benchmarks.peers.programs.checks import each, q1_sum
 from benchmarks.peers.programs.penstock_sum import SumSink
 from penstock.common import Configuration
-from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from penstock.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
+from penstock.engine.runtime.operators.windowed.column_partials import Partials
 from penstock.engine.runtime.row_functions.known_code import Refused
 from penstock.testing import MiniCluster
 
@@ -63,9 +64,16 @@ class _Named:
     form: str
 
 
+def by_computed_key(bids: DataStream) -> DataStream:
+    """The workload keyed_state with a key that is one to one with the field."""
+    return bids.key_by(lambda bid: bid[0] * 2).process(penstock_rows.CountAndLast())
+
+
 WORD_COUNT = Workload("word_count", "lines", *penstock_rows.WORKLOADS["word_count"])
-WORD_COUNT_COLUMNS = Workload("word_count", "lines", *penstock_columns.WORKLOADS["word_count"])
 KEYED_STATE = Workload("keyed_state", "json", *penstock_rows.WORKLOADS["keyed_state"])
+KEYED_BY_COMPUTED = Workload(
+    "keyed_state", "json", by_computed_key, penstock_rows.WORKLOADS["keyed_state"][1]
+)
 CHECKPOINTED = Workload(
     *("keyed_state", "json", *penstock_rows.WORKLOADS["keyed_state"]),
     options={"execution.checkpointing.interval": "500 ms"},
@@ -76,11 +84,10 @@ Q5_COLUMNS = Workload("q5", "parquet", *penstock_columns.WORKLOADS["q5"])
 WORD_COUNT_BATCH = Workload(
     "word_count", "lines", penstock_rows.word_count, each(penstock_rows.final_word), is_batch=True
 )
-WORD_COUNT_COLUMNS_BATCH = Workload(
+WORD_COUNT_COLUMNS = Workload(
     *("word_count", "lines", *penstock_columns.WORKLOADS["word_count"]), is_batch=True
 )
 Q5_COLUMNS_BATCH = Workload(*("q5", "parquet", *penstock_columns.WORKLOADS["q5"]), is_batch=True)
-TWO_TASKMANAGERS = partial(Workload, slots=1)
 
 
 def none(*_: object, **__: object) -> None:
@@ -105,37 +112,37 @@ class FastPath:
 
 
 PATHS = (
-    FastPath(
-        "columns",
-        (Q1, Q5, KEYED_STATE),
-        {"row_functions.plans._as_columns": refused},
-    ),
-    FastPath("columns and fields", (Q1, Q5, KEYED_STATE), {
-        "row_functions.plans._as_columns": refused, "row_functions.plans._as_fields": refused,
-    }),
+    FastPath("columns", (Q1,), {"row_functions.plans._as_columns": refused}),
     FastPath("fields", (KEYED_STATE, Q5), {"row_functions.plans._as_fields": refused}),
-    FastPath("counts", (Q5,), {"row_functions.reduces.Counting.counts": none}),
-    FastPath("keys of columns", (KEYED_STATE, Q5), {
+    FastPath("keys that are read", (KEYED_STATE, Q5), {
         "keys.selection.KeySelection._plain_fields": none,
+        "keys.selection.ComputedKeys.of_columns": none,  # It would read the field, too.
+    }),
+    FastPath("keys that are computed", (KEYED_BY_COMPUTED,), {
         "keys.selection.ComputedKeys.of_columns": none,
     }),
-    FastPath("computed keys", (KEYED_STATE, Q5), {"keys.selection.ComputedKeys.of_columns": none}),
-    FastPath("hashes of columns", (Q5_COLUMNS, WORD_COUNT_COLUMNS), {"keys.selection.hash_array": none}),
+    FastPath("hashes of columns", (Q5_COLUMNS,), {"keys.selection.hash_array": none}),
     FastPath("flat batches", (
         Workload("q5", "parquet", *penstock_columns.WORKLOADS["q5"], slots=1),
-        Workload("word_count", "lines", *penstock_columns.WORKLOADS["word_count"], slots=1),
     ), {"codecs.codec.FlatBatches.parts": none}),
     FastPath("results that nobody can change", (WORD_COUNT, Q1, KEYED_STATE), {
         "operators.stateless.is_immutable": no, "records.output_copies.is_immutable": no,
     }),
     FastPath("tables of windows", (Q5,), {"operators.windowed.window_operator._is_fast": no}),
+    FastPath("dense counts of panes", (Q5_COLUMNS,), {
+        "operators.windowed.columns.partials_of": Partials,
+    }),
     FastPath("packed snapshots", (CHECKPOINTED,), {"state.packed.packed": none}),
     FastPath("keys of the last snapshot", (CHECKPOINTED,), {"state.packed.KeyRule.keeps": False}),
     FastPath("BATCH: combining", (WORD_COUNT_BATCH,), {
         "operators.reduce.FinalReduceOperator.before_exchange": none,
     }),
-    FastPath("BATCH: reduces in Arrow", (WORD_COUNT_COLUMNS_BATCH,), {
+    FastPath("BATCH: reduces in Arrow", (WORD_COUNT_COLUMNS,), {
         "operators.reduce.ColumnReduction.add": no,
+    }),
+    FastPath("BATCH: combining of windows", (Q5_COLUMNS_BATCH,), {
+        "operators.windowed.columns.ColumnWindowOperator.before_exchange": none,
+        "operators.windowed.columns.FinalColumnWindowOperator.before_exchange": none,
     }),
 )  # fmt: skip
 
@@ -170,7 +177,7 @@ def without(path: FastPath) -> ExitStack:
     return stack
 
 
-def measure(events: int | None, runs: int) -> list[Figure]:
+def measure(_events: int | None, runs: int) -> list[Figure]:
     directory, expected = prepared(DATA, "small")
     figures = []
     for path in PATHS:

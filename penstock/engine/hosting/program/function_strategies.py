@@ -36,9 +36,7 @@ from penstock.engine.runtime.operators.stateless import FilterOperator, Function
 from penstock.engine.runtime.operators.windowed.base import WindowOperator
 from penstock.engine.runtime.operators.windowed.functions import AggregateContents
 from penstock.engine.runtime.operators.windowed.grid import GridWindowOperator
-from penstock.engine.runtime.row_functions.known_code import Refused
 from penstock.engine.runtime.row_functions.plans import Strategy, fields_plan_of, plan_of
-from penstock.engine.runtime.row_functions.reduces import steps_of_count
 from penstock.engine.runtime.row_functions.runner import TURNED_OFF
 from penstock.engine.runtime.sources.contract import Source
 from penstock.engine.runtime.sources.operator import SourceOperator
@@ -132,7 +130,7 @@ def _strategy_of(graph: StreamGraph, node_id: int, chained: set[int]) -> Functio
         return _stateless(graph, node_id, operator, chained)
     if isinstance(operator, WindowOperator):
         if isinstance(operator.contents, AggregateContents):
-            return _aggregate(graph, node_id, operator, operator.contents)
+            return _stateful(graph, node_id, operator)
     elif type(operator) in _KEYED:
         assert isinstance(operator, KeyTaker)
         return _stateful(graph, node_id, operator)
@@ -205,22 +203,6 @@ def _needs_records(graph: StreamGraph, node_id: int, operator: KeyTaker) -> str:
     if node_id in graph.error_rules:
         return "records at which it raises are put aside"
     return "" if operator.is_given_fields() else "late records have a side output"
-
-
-def _aggregate(
-    graph: StreamGraph, node_id: int, operator: WindowOperator, aggregate: AggregateContents
-) -> FunctionStrategy:
-    """Of an aggregate function, which is called if it does more than count."""
-    called = _stateful(graph, node_id, operator)
-    is_grid = isinstance(operator, GridWindowOperator) and operator.functions_as_columns
-    if not is_grid or node_id in graph.error_rules:
-        return called
-    owner = aggregate.function.owner
-    try:
-        steps_of_count(owner.create_accumulator, owner.add)
-    except Refused:
-        return called
-    return FunctionStrategy(Strategy.COUNTS.value)
 
 
 def _selectors_of(graph: StreamGraph, node_id: int) -> tuple[SelectorStrategy, ...]:

@@ -53,7 +53,6 @@ class Strategy(StrEnum):
     """Its body is a comprehension over the columns that it reads."""
     FIELDS = "fields"
     """It is called with tuples or named tuples of the columns that it reads."""
-    COUNTS = "counts"
     """Records of a key are counted, and their number is added. Only aggregates that count (`counts`)."""
     RECORDS = "records"
     """It is called with records."""

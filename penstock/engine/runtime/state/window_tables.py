@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from penstock.engine.runtime.state.snapshot import KeyedPart, StateInfo
 
@@ -19,13 +19,6 @@ WINDOW_KINDS: Final = frozenset({LIST_WINDOWS, "Reducing windows", "Aggregating 
 """In a snapshot their columns are starts, whether the window has fired for the key, and the content."""
 
 Fold: TypeAlias = Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]
-
-
-class Counts(Protocol):
-    """What is added to the content of each key, where values are only counted."""
-
-    def are_added_to(self, table: dict[Any, Any]) -> bool:
-        """Add them. False: nothing is added, so the values have to be folded."""
 
 
 class WindowTables(ABC):
@@ -48,10 +41,8 @@ class WindowTables(ABC):
         self.known = {*self.waiting, *self.fired}
 
     @abstractmethod
-    def add(
-        self, start: int, skeys: Iterable[Any], values: Iterable[Any], counts: Counts | None = None
-    ) -> None:
-        """Fold values into a window. `skeys`: the state key of each value. `counts`: what all these values add, if they are only counted."""
+    def add(self, start: int, skeys: Iterable[Any], values: Iterable[Any]) -> None:
+        """Fold values into a window. `skeys`: the state key of each value."""
 
     @abstractmethod
     def get(self, start: int, skey: Any) -> Any:
@@ -85,14 +76,11 @@ class HeapWindowTables(WindowTables):
         if restored is not None:
             self._put_back(restored)
 
-    def add(
-        self, start: int, skeys: Iterable[Any], values: Iterable[Any], counts: Counts | None = None
-    ) -> None:
+    def add(self, start: int, skeys: Iterable[Any], values: Iterable[Any]) -> None:
         table = self._tables.get(start)
         if table is None:
             table = self._tables[start] = {}
-        if counts is None or not counts.are_added_to(table):
-            self._fold(table, skeys, values)
+        self._fold(table, skeys, values)
 
     def get(self, start: int, skey: Any) -> Any:
         return self._tables[start][skey]

@@ -15,7 +15,6 @@ from penstock.engine.model.row import named
 from penstock.engine.model.types import ListTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.engine.runtime.context import KeyedStateStore, UserFunction
 from penstock.engine.runtime.records.output_copies import own_copy, same
-from penstock.engine.runtime.row_functions.reduces import Counting
 from penstock.engine.runtime.state.contract import KeyedStateBackend, MergingState
 from penstock.engine.runtime.state.descriptors import (
     AggregatingStateDescriptor,
@@ -56,10 +55,6 @@ class WindowContents(ABC):
     @abstractmethod
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         """Returns `fold(table, state keys, values)`, which adds values to a table of accumulators."""
-
-    def counting(self) -> Counting | None:
-        """What counts the records of a key at once; None: nothing does."""
-        return None
 
     def result(self) -> Callable[[Any], Any]:
         """Returns the function from an accumulator to the value that the window function sees."""
@@ -102,10 +97,6 @@ class AggregateContents(WindowContents):
 
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         return _fold_aggregate(self.function.owner)
-
-    def counting(self) -> Counting:
-        owner = self.function.owner
-        return Counting(owner.create_accumulator, owner.add)
 
     def result(self) -> Callable[[Any], Any]:
         found: Callable[[Any], Any] = self.function.owner.get_result

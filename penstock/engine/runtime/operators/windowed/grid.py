@@ -33,7 +33,6 @@ from penstock.engine.runtime.operators.keyed import Pauses
 from penstock.engine.runtime.operators.stateless import rows_of
 from penstock.engine.runtime.operators.windowed.base import GRID, WindowOperator
 from penstock.engine.runtime.operators.windowed.functions import AggregateContents
-from penstock.engine.runtime.row_functions.reduces import Counting, KeyCounts
 from penstock.engine.runtime.row_functions.runner import ColumnRows
 from penstock.engine.runtime.state.snapshot import StateInfo
 from penstock.engine.runtime.state.window_tables import Fold
@@ -45,9 +44,8 @@ _Members: TypeAlias = tuple[list[Any], list[Any], Int64s]
 
 
 class _AddingWindows(WindowOperator):
-    """What is added to windows: an aggregate may get the fields that it reads, and one that only counts gets the number of a key's records."""
+    """What is added to windows: an aggregate may get the fields that it reads."""
 
-    _counting: Counting | None = None
     _grid: _TimeGrid
     _added_rows: tuple[ColumnRows, list[Any]] | None = None
     """The batch that is being added, if the aggregate gets fields, and what it gets for each record."""
@@ -59,7 +57,6 @@ class _AddingWindows(WindowOperator):
         # A record that is put aside has to be whole.
         if self.functions_as_columns and self.poison is None:
             self.may_get_fields = self.is_given_fields()
-            self._counting = self.contents.counting()
 
     def is_given_fields(self) -> bool:
         """Whether it has an aggregate, and nothing that needs whole records, as late ones of a side output."""
@@ -86,12 +83,6 @@ class _AddingWindows(WindowOperator):
     def _waits(self, start: int) -> bool:
         """Whether a window has not fired."""
         return self._grid.last_ms(start) > self.timers.current_watermark
-
-    def _counts_of(self, skeys: list[Any], starts: list[int]) -> KeyCounts | None:
-        """What the records with these keys add to each of these windows that has not fired; None: they are added one by one."""
-        if self._counting is None or not any(map(self._waits, starts)):
-            return None
-        return self._counting.counts(skeys)
 
 
 class GridWindowOperator(_AddingWindows):
@@ -182,9 +173,8 @@ class GridWindowOperator(_AddingWindows):
                 if not starts:
                     self.all_late(values[run], stamps[run])
                 members = skeys[run], values[run], stamps[run]
-                counts = self._counts_of(members[0], starts)
                 for start in starts:
-                    if not self._is_folded(start, members, counts):
+                    if not self._is_folded(start, members):
                         yield from self._refire(start, *members, collector)
             begin = end
 
@@ -211,7 +201,7 @@ class GridWindowOperator(_AddingWindows):
         for start, group in members.items():
             group.sort()
             its = [skeys[i] for i in group], [values[i] for i in group], stamps[group]
-            if not self._is_folded(start, its, self._counts_of(its[0], [start])):
+            if not self._is_folded(start, its):
                 yield from self._refire(start, *its, collector)
         if late:
             late.sort()
@@ -223,13 +213,13 @@ class GridWindowOperator(_AddingWindows):
         limit = now - self.allowed_lateness_ms if now != MAX_WATERMARK else now
         return [start for start in self._grid.starts_at(stamp) if last_of(start) > limit]
 
-    def _is_folded(self, start: int, members: _Members, counts: KeyCounts | None = None) -> bool:
+    def _is_folded(self, start: int, members: _Members) -> bool:
         """Fold records into a window that has not fired. False: it has fired, so each record has to fire it again."""
         if not self._waits(start):
             return False
         self._announce(start)
         skeys, values, stamps = members
-        self._tables.add(start, skeys, self.watched(values, stamps), counts)
+        self._tables.add(start, skeys, self.watched(values, stamps))
         if self._fired_before and start in self._fired_before:
             self._tables.let_wait(start, skeys)
         return True

@@ -27,7 +27,7 @@ from penstock.engine.runtime.state.rocks.encoding import (
     window_row,
 )
 from penstock.engine.runtime.state.snapshot import StateInfo
-from penstock.engine.runtime.state.window_tables import LIST_WINDOWS, Counts, Fold, WindowTables
+from penstock.engine.runtime.state.window_tables import LIST_WINDOWS, Fold, WindowTables
 
 MARKS: Final = "/keys that wait"
 """Suffix for the name of a state with windows: the column family that marks keys."""
@@ -47,16 +47,13 @@ class RocksWindowTables(WindowTables):
         self.begin_with(*backend.database.windows(name))
         self.some_wait.update(_windows_in(self._marks))
 
-    def add(
-        self, start: int, skeys: Iterable[Any], values: Iterable[Any], counts: Counts | None = None
-    ) -> None:
+    def add(self, start: int, skeys: Iterable[Any], values: Iterable[Any]) -> None:
         skeys = list(skeys)
         rows = {skey: window_row(self._group_of(skey), start, skey) for skey in skeys}
         # Lists only grow, so nothing has to be read.
         found = {} if self.info.kind == LIST_WINDOWS else self._read(rows)
         table = {skey: self._format.unpack(data) for skey, data in found.items()}
-        if counts is None or not counts.are_added_to(table):
-            self._fold(table, skeys, values)
+        self._fold(table, skeys, values)
         for skey, kept in table.items():
             # An equal key that came earlier stays.
             former = found.get(skey)

@@ -11,7 +11,7 @@ from penstock.datastream import (
     OutputTag,
     StreamExecutionEnvironment,
 )
-from penstock.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.engine.compiler.job_graph_builder import build_job_graph
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.hosting.program.function_strategies import note_function_strategies, report
@@ -126,42 +126,6 @@ def test_reduces_are_always_called():
         columns(env).key_by(lambda row: row.a).reduce(lambda one, other: one).print()
 
     assert strategies(build) == []
-
-
-class Count(AggregateFunction):
-    def create_accumulator(self):
-        return 0
-
-    def add(self, value, accumulator):
-        return accumulator + 1
-
-    def get_result(self, accumulator):
-        return accumulator
-
-    def merge(self, acc_a, acc_b):
-        return acc_a + acc_b
-
-
-class Largest(Count):
-    def add(self, value, accumulator):
-        return value.a if value.a > accumulator else accumulator
-
-
-def test_aggregates_that_only_count_add_the_records_of_a_key_at_once():
-    def build(env):
-        keyed = columns(env).key_by(lambda row: row.b)
-        windows = keyed.window(SlidingEventTimeWindows.of(Time.seconds(2), Time.seconds(1)))
-        windows.aggregate(Count()).name("counts")
-        windows.aggregate(Count()).name("aside").on_error("skip")
-        windows.aggregate(Largest()).name("largest")
-        keyed.count_window(3).aggregate(Count()).name("counted")
-
-    assert strategies(build) == [
-        ("counts", "counts", ""),
-        ("aside", "records", "records at which it raises are put aside"),
-        ("largest", "fields", "it has state"),
-        ("counted", "records", "windows of this kind add one record at a time"),
-    ]
 
 
 def noted(value):
