@@ -51,7 +51,6 @@ class ChannelEncoder:
         self._dumps = dumps
         self._schema: pa.Schema | None = None
         self._has_dictionaries = False
-        self._flat: FlatBatches | None = None
 
     def encode(self, element: Element) -> tuple[FrameKind, Parts]:
         """The kind and the payload of an element. The parts of the payload are sent one after another.
@@ -99,7 +98,6 @@ class ChannelEncoder:
             ):
                 schema = batch.data.schema.serialize().to_pybytes()
                 self._has_dictionaries = any(map(_has_dictionary, batch.data.schema.types))
-                self._flat = FlatBatches(batch.data.schema)
             self._schema = batch.data.schema
         stamps = b"" if batch.timestamps is None else batch.timestamps.tobytes()
         # A batch alone would be sent without its dictionaries.
@@ -109,9 +107,7 @@ class ChannelEncoder:
             return [head + stamps + bytes(padding), _stream_of(batch.data)]
         padding = -(_COLUMNS_HEAD.size + len(schema) + len(stamps)) % _ALIGN
         head = _COLUMNS_HEAD.pack(len(schema), len(stamps), padding)
-        first = head + schema + stamps + bytes(padding)
-        flat = None if self._flat is None else self._flat.parts(batch.data)
-        return [first, *flat] if flat is not None else [first, batch.data.serialize()]
+        return [head + schema + stamps + bytes(padding), batch.data.serialize()]
 
 
 def _sized(batch: ColumnBatch, limit: int) -> Iterator[ColumnBatch]:
@@ -231,83 +227,3 @@ def _concat_timestamps(batches: Sequence[Batch]) -> Int64s | None:
         np.full(len(batch), missing, np.int64) if batch.timestamps is None else batch.timestamps
         for batch in batches
     ])
-
-
-LEAST_BYTES: Final = 1 << 16
-"""Of smaller batches, many parts cost more than a copy."""
-_MOST_SIZES: Final = 64
-_ALIGNMENTS: Final = (8, 64)
-
-
-class FlatBatches:
-    """Arrow's encoding of record batches, without copying values: for columns of fixed width and without nulls.
-
-    `RecordBatch.serialize` copies each value once. In a batch of such columns only the number of rows decides what
-    stands before the values and between the columns. So this is taken from Arrow once for each number of rows, and
-    checked once against what Arrow makes. Source: Arrow's IPC format, "Encapsulated message format" and "RecordBatch
-    message".
-
-    Encodes the batches of one schema. Remembers at most `_MOST_SIZES` numbers of rows.
-    """
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._widths = [_width(kind) for kind in schema.types]
-        self._is_flat = bool(self._widths) and all(self._widths)
-        self._known: dict[int, tuple[bytes, bytes] | None] = {}
-
-    def parts(self, data: pa.RecordBatch) -> Parts | None:
-        """Return the bytes of the message, as parts that refer to the columns; None: not of this batch."""
-        rows = data.num_rows
-        if not self._is_flat or rows * sum(self._widths) < LEAST_BYTES:
-            return None
-        columns = data.columns
-        if any(column.null_count for column in columns):
-            return None
-        values = [_values(*both) for both in zip(columns, self._widths, strict=True)]
-        if rows not in self._known:
-            if len(self._known) >= _MOST_SIZES:
-                return None
-            self._known[rows] = _layout(data, values)
-        layout = self._known[rows]
-        return None if layout is None else _laid_out(layout[0], values, layout[1])
-
-
-def _width(kind: pa.DataType) -> int:
-    """Return the bytes of a value; 0: the type is not of fixed width, or its values are smaller than a byte."""
-    return kind.bit_width // 8 if pa.types.is_primitive(kind) else 0
-
-
-def _values(column: pa.Array, width: int) -> pa.Buffer:
-    whole = column.buffers()[1]
-    at, size = column.offset * width, len(column) * width
-    return whole if whole.size == size else whole.slice(at, size)
-
-
-def _layout(data: pa.RecordBatch, values: list[pa.Buffer]) -> tuple[bytes, bytes] | None:
-    """Return what stands before the values, and the most padding behind a column; None: Arrow does it otherwise.
-
-    Behind a slice Arrow pads with what follows it. Our padding is zeros, as behind a whole column.
-    """
-    kinds, rows = data.schema.types, data.num_rows
-    columns = [
-        pa.Array.from_buffers(kind, rows, [None, buffer])
-        for kind, buffer in zip(kinds, values, strict=True)
-    ]
-    arrows = pa.RecordBatch.from_arrays(columns, schema=data.schema).serialize().to_pybytes()
-    for align in _ALIGNMENTS:
-        padding = bytes(align)
-        body = sum(buffer.size + -buffer.size % align for buffer in values)
-        head = arrows[: len(arrows) - body]
-        if b"".join(map(bytes, _laid_out(head, values, padding))) == arrows:
-            return head, padding
-    return None
-
-
-def _laid_out(head: bytes, values: list[pa.Buffer], padding: bytes) -> Parts:
-    parts: list[Part] = [head]
-    for buffer in values:
-        parts.append(buffer)
-        missing = -buffer.size % len(padding)
-        if missing:
-            parts.append(padding[:missing])
-    return parts
