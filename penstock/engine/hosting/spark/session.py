@@ -13,6 +13,7 @@ has the rest.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 import shutil
@@ -58,6 +59,8 @@ _OPTIONS: Final = SPARK_PREFIX + PENSTOCK_PREFIX
 _SHELL: Final = "pyspark-shell"
 """The name that Spark gives an application that has none."""
 _LOG_TAIL: Final = 4000
+_IMPORTED_LATE: Final = "pyspark.testing.utils"
+"""PySpark imports it, and with it pandas where that is installed, for the first argument that it gives to the JVM."""
 _JAVA_MIN: Final = 17
 _BREW_PREFIXES: Final = ("/opt/homebrew", "/usr/local", "/home/linuxbrew/.linuxbrew")
 _LOG4J: Final = """\
@@ -178,12 +181,23 @@ def _start_jvm(settings: Settings, conf: Mapping[str, str]) -> None:
     former = {key: os.environ.get(key) for key in variables}
     os.environ.update(variables)
     try:
-        with _errors_to(log_file):
+        with _errors_to(log_file), _imported_meanwhile(_IMPORTED_LATE):
             SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(early))
     finally:
         for key, value in former.items():
             os.environ.pop(key) if value is None else os.environ.update({key: value})
     _Embedded.log_file = log_file
+
+
+@contextlib.contextmanager
+def _imported_meanwhile(module: str) -> Generator[None, None, None]:
+    """Import a module on another thread during the block, which waits for a process."""
+    thread = threading.Thread(target=importlib.import_module, args=(module,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> tuple[SparkSession, bool]:
