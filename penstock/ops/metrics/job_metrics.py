@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from penstock.engine.model.checkpoints import CheckpointStatistics
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.job_graph import JobType
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId
@@ -113,45 +112,6 @@ class JobTimes:
         if failed is None or failed <= self.since_ms.get(JobStatus.RUNNING, NEVER):
             return 0
         return now_ms - failed
-
-
-@dataclass(frozen=True, slots=True)
-class LastCheckpointData:
-    """Bytes of the last completed checkpoint or savepoint: its metadata file, what was processed during alignments, and data in flight."""
-
-    metadata_bytes: int = NEVER
-    processed_bytes: int = NEVER
-    persisted_bytes: int = NEVER
-
-
-NO_CHECKPOINT: Final = LastCheckpointData()
-
-
-def checkpoint_metrics(
-    statistics: CheckpointStatistics, data: LastCheckpointData = NO_CHECKPOINT
-) -> Iterator[Measured]:
-    """The metrics of a job's checkpoints and savepoints; -1 and `n/a` for what there has not been yet."""
-    yield _gauge("totalNumberOfCheckpoints", statistics.triggered)
-    yield _gauge("numberOfInProgressCheckpoints", statistics.in_progress)
-    yield _gauge("numberOfCompletedCheckpoints", statistics.completed)
-    yield _gauge("numberOfFailedCheckpoints", statistics.failed)
-    pair = (statistics.latest_completed, statistics.latest_savepoint)
-    done = [one for one in pair if one is not None]
-    last = max(done, key=lambda one: one.checkpoint_id, default=None)
-    yield _gauge("lastCompletedCheckpointId", NEVER if last is None else last.checkpoint_id)
-    yield _gauge("lastCheckpointDuration", NEVER if last is None else last.duration_ms)
-    yield _gauge("lastCheckpointSize", NEVER if last is None else last.written_bytes)
-    yield _gauge("lastCheckpointFullSize", NEVER if last is None else last.size_bytes)
-    yield _gauge("lastCheckpointMetadataSize", data.metadata_bytes)
-    yield _gauge("lastCheckpointProcessedData", data.processed_bytes)
-    yield _gauge("lastCheckpointPersistedData", data.persisted_bytes)
-    completed_ms = NEVER if last is None else last.triggered_at_ms + last.duration_ms
-    yield _gauge("lastCheckpointCompletedTimestamp", completed_ms)
-    restored = statistics.latest_restored
-    restored_ms = NEVER if restored is None else restored.restored_at_ms
-    yield _gauge("lastCheckpointRestoreTimestamp", restored_ms)
-    location = None if last is None else last.location
-    yield _gauge("lastCheckpointExternalPath", location or "n/a")
 
 
 def _gauge(name: str, value: Value) -> Measured:

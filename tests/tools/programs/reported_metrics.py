@@ -23,7 +23,7 @@ class Reported(JobObserver):
     def on_metrics_report(self, report: MetricsReport) -> None:
         with self._news:
             self.reports += 1
-            self.store.report(report.payload, self.reports)
+            self.store.report(report.payload)
             self._news.notify_all()
 
     def await_report(self, is_wanted, timeout_s: float = 30) -> None:

@@ -8,9 +8,9 @@ What an autoscaler is told. Plain data.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias
 
 from penstock.engine.model.errors import GraphError
@@ -122,7 +122,14 @@ class Topology:
             if edge.source not in self._inputs[edge.target]:
                 self._inputs[edge.target].append(edge.source)
                 self._outputs[edge.source].append(edge.target)
-        self.vertices = {vertex_id: given[vertex_id] for vertex_id in self._in_order()}
+        try:
+            order = TopologicalSorter(self._inputs).static_order()
+            self.vertices = {vertex_id: given[vertex_id] for vertex_id in order}
+        except CycleError as error:
+            raise GraphError(
+                f"the edges of a job make a circle: {', '.join(error.args[1])}. "
+                "The autoscaler takes graphs without circles."
+            ) from None
         self._hashed = {edge.target for edge in self.edges if edge.is_hash}
 
     def inputs(self, vertex_id: VertexId) -> list[VertexId]:
@@ -164,24 +171,6 @@ class Topology:
             found |= fresh
             ready += fresh
         return found
-
-    def _in_order(self) -> list[VertexId]:
-        waiting = {vertex_id: len(inputs) for vertex_id, inputs in self._inputs.items()}
-        ready = deque(vertex_id for vertex_id, count in waiting.items() if not count)
-        ordered = []
-        while ready:
-            ordered.append(vertex_id := ready.popleft())
-            for target in self._outputs[vertex_id]:
-                waiting[target] -= 1
-                if not waiting[target]:
-                    ready.append(target)
-        if len(ordered) < len(waiting):
-            circle = ", ".join(name for name, count in waiting.items() if count)
-            raise GraphError(
-                f"the edges of a job make a circle of or before {circle}. "
-                "The autoscaler takes graphs without circles."
-            )
-        return ordered
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ def graph(names, *edges, groups=None):
 
 
 def test_vertices_stand_in_topological_order():
-    assert list(graph("dcba", "ab", "bc", "ad", "dc").vertices) == ["a", "b", "d", "c"]
+    found = list(graph("dcba", "ab", "bc", "ad", "dc").vertices)
+    assert (found[0], sorted(found[1:3]), found[3]) == ("a", ["b", "d"], "c")
 
 
 def test_two_edges_between_the_same_vertices_are_one_input():
@@ -53,5 +54,5 @@ def test_an_edge_of_an_unknown_vertex_is_refused():
 
 
 def test_a_circle_is_refused():
-    with pytest.raises(GraphError, match="circle of or before b, c"):
+    with pytest.raises(GraphError, match="circle: b, c, b"):
         graph("abc", "ab", "bc", "cb")

@@ -48,7 +48,7 @@ def figures():
             (gauge("Used", 30, ("Status", None), ("JVM", None), ("Memory", None), ("Heap", None)),),
         ),
     ]
-    store.report(ReportEncoder({"host": "h", "tm_id": "tm"}).encode(sections), 1)
+    store.report(ReportEncoder({"host": "h", "tm_id": "tm"}).encode(sections))
     return StoredFigures(store, JOB)
 
 
