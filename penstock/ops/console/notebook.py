@@ -92,13 +92,11 @@ def _cell(_column: Column, text: str, style: str) -> str:
 
 def picture_of(job: JobSnapshot, sentences: Iterable[str], rates: Rates) -> JobPicture:
     """Return the job as it is now. `rates`: told of the job before; of one that has ended the averages are shown."""
-    has_ended = job.ended_ms >= 0
-    until_ms = job.ended_ms if has_ended else job.now_ms
-    moment = Moment(max(0, until_ms - job.facts.submitted_ms) / 1000, job.now_ms)
+    moment = Moment(max(0, job.lasted_ms) / 1000, job.now_ms)
     snapshot = snapshot_of(
         (job.facts.name, job.status),
         [_progress(one) for one in job.vertices],
-        Rates(0.0) if has_ended else rates,
+        Rates(0.0) if job.ended_ms >= 0 else rates,
         moment,
         _checkpoints(job),
     )
@@ -107,10 +105,9 @@ def picture_of(job: JobSnapshot, sentences: Iterable[str], rates: Rates) -> JobP
 
 def _checkpoints(job: JobSnapshot) -> str:
     known = job.checkpoints
-    done = [one for one in (known.latest_completed, known.latest_savepoint) if one is not None]
+    newest = known.latest_done
     parts = []
-    if done:
-        newest = max(done, key=lambda one: one.checkpoint_id)
+    if newest is not None:
         figures = figures_of(newest)
         parts.append(
             checkpoint_text(

@@ -114,7 +114,7 @@ def checkpoint_attributes(checkpoint: CheckpointSnapshot) -> dict[str, Attribute
 
 def checkpoint_span(checkpoint: CheckpointSnapshot, detail: SpanDetail) -> Span:
     """Return the span, from the trigger to the last acknowledgement; without any, to the end."""
-    acks = [ack for of_vertex in checkpoint.acks.values() for ack in of_vertex]
+    acks = checkpoint.every_ack
     attributes = checkpoint_attributes(checkpoint) | dict(_totals(acks))
     if detail is SpanDetail.SPAN_PER_CHECKPOINT_WITH_TASKS:
         attributes |= dict(_by_vertex(checkpoint))

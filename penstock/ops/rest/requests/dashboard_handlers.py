@@ -26,7 +26,8 @@ from penstock.ops.jobs.views import (
     watermarks,
 )
 from penstock.ops.jobs.views.cluster import environment
-from penstock.ops.jobs.views.slots import SlotMap
+from penstock.ops.jobs.views.rows import answer_of
+from penstock.ops.jobs.views.slots import slot_map
 from penstock.ops.jobs.views.story import story
 from penstock.ops.metrics.entities import SubtaskScope, TaskManagerScope
 from penstock.ops.metrics.history_rings import Row
@@ -72,11 +73,7 @@ def slots(driver: Driver, asked: Asked) -> Any:
     jobs = [one for one in now.jobs if not chosen or one.job_id == chosen.lower()]
     if chosen and not jobs:
         raise RestError(404, f"Job {chosen} not found")
-    told = SlotMap(jobs, now.now_ms, driver.job_registry.spark_ui)
-    for job in jobs:
-        told.add(job)
-        give_way()
-    return told.told()
+    return answer_of(slot_map(jobs, now.now_ms, driver.job_registry.spark_ui), give_way)
 
 
 def exception_groups(driver: Driver, asked: Asked) -> Any:
@@ -103,11 +100,8 @@ def checkpoint_gantt(driver: Driver, asked: Asked) -> Any:
     """`/jobs/:jobid/checkpoints/details/:checkpointid/gantt`. `vertexid`: of this vertex only. Raises RestError."""
     job, checkpoint = driver.checkpoint(asked)
     chosen = chosen_vertex(job, asked)
-    told = checkpoints.Gantt(job, checkpoint)
-    for vertex in job.vertices if chosen is None else [chosen]:
-        told.add(vertex)
-        give_way()
-    return told.told()
+    shown = job.vertices if chosen is None else [chosen]
+    return answer_of(checkpoints.gantt(job, checkpoint, shown), give_way)
 
 
 def job_timeline(driver: Driver, asked: Asked) -> Any:
@@ -130,8 +124,7 @@ def vertex_lanes(driver: Driver, asked: Asked) -> Any:
     with driver.job_registry.histories() as histories:
         known = histories.lanes_of(job.job_id)
         kept = None if known is None else known.vertices.get(vertex.facts.vertex_id)
-        end_ms = job.now_ms if job.ended_ms < 0 else job.ended_ms
-        steps = None if kept is None else kept.steps(end_ms, since_ms)
+        steps = None if kept is None else kept.steps(job.until_ms, since_ms)
     return lanes.lanes(job, vertex, steps, sort)
 
 
@@ -195,12 +188,8 @@ def taskmanagers_health(driver: Driver, asked: Asked) -> Any:
         def values(taskmanager: str) -> Mapping[str, str]:
             return store.values(TaskManagerScope(taskmanager), health.FIGURES.values())
 
-        found = health.Health(now.now_ms, health.Chosen(sort, order == "desc", page, name), values)
-        for job in now.jobs:
-            found.add(job)
-        told = found.told()
-    give_way()
-    return told
+        chosen = health.Chosen(sort, order == "desc", page, name)
+        return health.health(now.jobs, now.now_ms, chosen, values)
 
 
 def vertex_pressure(driver: Driver, asked: Asked) -> Any:

@@ -78,10 +78,17 @@ class Driver:
     def taskmanager(self, asked: Asked) -> str:
         """Raises RestError: it is not there; with Flink's status."""
         name = asked.path["taskmanagerid"]
-        names = {taskmanager_name(job.job_id, one.resource_id) for job, one in present(self.now())}
-        if name not in names:
+        if name not in self.taskmanagers():
             raise RestError(500, "Internal server error.", f"TaskManager {name} not found")
         return name
+
+    def taskmanagers(self) -> list[str]:
+        """Return the ids of all TaskManagers that are there."""
+        return [
+            taskmanager_name(job.job_id, one.resource_id)
+            for job in self.now().jobs
+            for one in present(job)
+        ]
 
     def checkpoint(self, asked: Asked) -> tuple[JobSnapshot, CheckpointSnapshot]:
         """Raises RestError."""

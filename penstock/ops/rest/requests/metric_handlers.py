@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from penstock.engine.model.ids import taskmanager_name
 from penstock.ops.jobs.views.rows import Rows
-from penstock.ops.jobs.views.taskmanagers import present
 from penstock.ops.metrics.entities import (
     CoordinatorScope,
     JobManagerScope,
@@ -74,7 +72,7 @@ def all_subtasks(driver: Driver, asked: Asked) -> Any:
 def all_taskmanagers(driver: Driver, asked: Asked) -> Any:
     """`/taskmanagers/metrics`. `taskmanagers`: only these."""
     chosen = asked.query.get("taskmanagers")
-    known = [taskmanager_name(job.job_id, one.resource_id) for job, one in present(driver.now())]
+    known = driver.taskmanagers()
     wanted = known if not chosen else [one for one in chosen.split(",") if one in known]
     return _aggregates(driver, asked, [TaskManagerScope(one) for one in wanted])
 
