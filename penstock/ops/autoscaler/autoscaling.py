@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
@@ -205,11 +205,6 @@ class JobAutoscaler:
         with self._lock:
             return None if self._machine is None else self._machine.latest
 
-    def shrinks_since_ms(self, vertex_id: VertexId) -> int | None:
-        """See `Autoscaler`."""
-        with self._lock:
-            return None if self._machine is None else self._machine.shrinks_since_ms(vertex_id)
-
     def start(self, ended: threading.Event) -> None:
         """Run until the job has ended."""
         threading.Thread(
@@ -246,7 +241,10 @@ class JobAutoscaler:
                 room = room_of(snapshot, figures, self._job.slots_max())
             machine.step(JobMeasured(samples, memory), now_ms)
             effects = machine.step(DecisionWanted(room), now_ms)
-        self._carry_out(machine, snapshot, effects, now_ms)
+        for effect in effects:
+            _log(snapshot, effect)
+            if isinstance(effect, Decision) and effect.orders:
+                self._rescale(machine, snapshot, effect, now_ms)
 
     def _note_start(self, machine: Autoscaler, job: JobSnapshot, running_ms: int) -> None:
         """Tell the machine that other attempts run than before."""
@@ -270,18 +268,6 @@ class JobAutoscaler:
         if why is not None:
             self._refused(machine, job, now_ms, why)
 
-    def _carry_out(
-        self,
-        machine: Autoscaler,
-        job: JobSnapshot,
-        effects: Sequence[AutoscalerEffect],
-        now_ms: int,
-    ) -> None:
-        for effect in effects:
-            _log(job, effect)
-            if isinstance(effect, Decision) and effect.orders:
-                self._rescale(machine, job, effect, now_ms)
-
     def _rescale(
         self, machine: Autoscaler, job: JobSnapshot, decision: Decision, now_ms: int
     ) -> None:
@@ -303,18 +289,13 @@ def _log(job: JobSnapshot, effect: AutoscalerEffect) -> None:
     events = (effect,) if isinstance(effect, ScalingEvent) else effect.events
     for event in events:
         _LOG.warning("job=%s autoscaler %s %s", job.job_id, event.kind, event.text)
-    if isinstance(effect, Decision):
-        _log_changes(job, effect)
-
-
-def _log_changes(job: JobSnapshot, decision: Decision) -> None:
-    what = "RESCALES" if decision.is_applied else "RECOMMENDS"
-    held = f" held_by={decision.held_by}" if decision.held_by else ""
-    for change in decision.changes:
+    if isinstance(effect, ScalingEvent):
+        return
+    what = "RESCALES" if effect.is_applied else "RECOMMENDS"
+    held = f" held_by={effect.held_by}" if effect.held_by else ""
+    for one in effect.changes:
         text = "job=%s vertex=%s autoscaler %s %d->%d%s reason=%s"
-        _LOG.info(
-            text, job.job_id, change.name, what, change.before, change.after, held, change.reason
-        )
+        _LOG.info(text, job.job_id, one.name, what, one.before, one.after, held, one.reason)
 
 
 AUTOSCALERS: Final[WeakKeyDictionary[RescaledJob, JobAutoscaler]] = WeakKeyDictionary()

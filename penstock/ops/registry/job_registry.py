@@ -163,8 +163,9 @@ class Histories:
         known = self._jobs.get(job_id)
         return None if known is None else known.vertices.get(vertex_id)
 
-    def lanes_of(self, job_id: JobId) -> JobLanes | None:
-        return self._lanes.get(job_id)
+    def lanes_of(self, job_id: JobId) -> JobLanes:
+        """Return what is kept of the job, which may be nothing."""
+        return self._lanes.get(job_id) or JobLanes(self._has_room_for)
 
     def forget(self, job_id: JobId) -> None:
         self._jobs.pop(job_id, None)

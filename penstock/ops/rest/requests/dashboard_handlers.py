@@ -122,8 +122,7 @@ def vertex_lanes(driver: Driver, asked: Asked) -> Any:
     sort = asked.one_of("sort", lanes.FIGURES, "busy")
     since_ms = asked.query_number("since", 0)
     with driver.job_registry.histories() as histories:
-        known = histories.lanes_of(job.job_id)
-        kept = None if known is None else known.vertices.get(vertex.facts.vertex_id)
+        kept = histories.lanes_of(job.job_id).vertices.get(vertex.facts.vertex_id)
         steps = None if kept is None else kept.steps(job.until_ms, since_ms)
     return lanes.lanes(job, vertex, steps, sort)
 
@@ -149,8 +148,7 @@ def vertex_table(driver: Driver, asked: Asked) -> Any:
     order = asked.one_of("order", _ORDERS, "asc")
     offset, limit = asked.query_number("offset", 0), asked.query_number("limit", table.LIMIT)
     with driver.job_registry.histories() as histories:
-        known = histories.lanes_of(job.job_id)
-        before = None if known is None else known.before(vertex.facts.vertex_id)
+        before = histories.lanes_of(job.job_id).before(vertex.facts.vertex_id)
     found = table.Table(job, vertex, before, _states(asked))
     for _ in found.measure():
         give_way()
@@ -159,13 +157,11 @@ def vertex_table(driver: Driver, asked: Asked) -> Any:
 
 def _states(asked: Asked) -> frozenset[ExecutionState]:
     """Raises RestError: one of them is no state."""
-    given = asked.query.get("state") or ""
     try:
-        return frozenset(ExecutionState(one.strip().upper()) for one in given.split(",") if one)
+        return frozenset(ExecutionState(one.upper()) for one in asked.parts("state"))
     except ValueError:
-        raise RestError(
-            400, f"state is {given!r}, expected some of {', '.join(ExecutionState)}."
-        ) from None
+        text = f"state is {asked.query['state']!r}, expected some of {', '.join(ExecutionState)}."
+        raise RestError(400, text) from None
 
 
 def _latest(driver: Driver, job: JobSnapshot, vertex: VertexSnapshot) -> Row | None:

@@ -50,22 +50,19 @@ class Driver:
     def now(self) -> DriverSnapshot:
         return self.job_registry.snapshot()
 
-    def job(self, asked: Asked) -> JobSnapshot:
+    def job(self, asked: Asked, name: str = "jobid") -> JobSnapshot:
         """Raises RestError: the id is no id, or of no job."""
-        job_id = asked.hex_id("jobid")
+        job_id = asked.hex_id(name)
         job = self.job_registry.job(job_id)
         if job is None:
-            raise RestError(404, f"Job {job_id} not found")
+            what = "Job" if name == "jobid" else "Application"
+            raise RestError(404, f"{what} {job_id} not found")
         return job
 
     def vertex(self, asked: Asked) -> tuple[JobSnapshot, VertexSnapshot]:
         """Raises RestError."""
         job = self.job(asked)
-        vertex_id = asked.hex_id("vertexid")
-        vertex = job.vertex(vertex_id)
-        if vertex is None:
-            raise RestError(404, f"JobVertex {vertex_id} not found")
-        return job, vertex
+        return job, vertex_in(job, asked.hex_id("vertexid"))
 
     def subtask(self, asked: Asked) -> tuple[JobSnapshot, VertexSnapshot, int]:
         """Raises RestError."""
@@ -101,14 +98,6 @@ class Driver:
             )
         return job, found
 
-    def application(self, asked: Asked) -> JobSnapshot:
-        """Raises RestError: the id is no id, or of no job."""
-        application_id = asked.hex_id("applicationid")
-        job = self.job_registry.job(application_id)
-        if job is None:
-            raise RestError(404, f"Application {application_id} not found")
-        return job
-
     def rescales(self, asked: Asked) -> tuple[JobSnapshot, Rescales]:
         """Raises RestError: no such job, or nobody has asked to rescale it."""
         job = self.job(asked)
@@ -117,15 +106,18 @@ class Driver:
         return job, job.rescales
 
 
-def chosen_vertex(job: JobSnapshot, asked: Asked) -> VertexSnapshot | None:
-    """Return the vertex of the query; None: it names none. Raises RestError: there is no such vertex."""
-    vertex_id = asked.query.get("vertexid")
-    if not vertex_id:
-        return None
+def vertex_in(job: JobSnapshot, vertex_id: str) -> VertexSnapshot:
+    """Raises RestError: there is no such vertex."""
     vertex = job.vertex(vertex_id.lower())
     if vertex is None:
         raise RestError(404, f"JobVertex {vertex_id} not found")
     return vertex
+
+
+def chosen_vertex(job: JobSnapshot, asked: Asked) -> VertexSnapshot | None:
+    """Return the vertex of the query; None: it names none. Raises RestError: there is no such vertex."""
+    vertex_id = asked.query.get("vertexid")
+    return vertex_in(job, vertex_id) if vertex_id else None
 
 
 def chosen_subtask(vertex: VertexSnapshot, asked: Asked) -> int | None:
@@ -246,10 +238,6 @@ def checkpoints_config(driver: Driver, asked: Asked) -> Any:
     if told is None:
         raise RestError(404, checkpoints.not_enabled(job))
     return told
-
-
-def checkpoint_details(driver: Driver, asked: Asked) -> Any:
-    return checkpoints.statistics(driver.checkpoint(asked)[1], has_tasks=True)
 
 
 def checkpoint_subtasks(driver: Driver, asked: Asked) -> Any:

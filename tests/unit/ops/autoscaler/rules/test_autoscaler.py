@@ -203,9 +203,7 @@ def calm(sink: int = 2):
 
 def test_a_scale_down_waits_for_its_interval():
     bench = Bench(settings_of(catch__up_duration=0))
-    assert bench.autoscaler.shrinks_since_ms(SINK) is None
     assert bench.decide_all_until(FULL + MINUTE, calm()) == []
-    assert bench.autoscaler.shrinks_since_ms(SINK) == FULL
     decisions = bench.decide_all_until(FULL + HOUR, calm())
     assert [(one.time_ms, one.orders) for one in decisions] == [(FULL + HOUR, {SINK: 1})]
 
