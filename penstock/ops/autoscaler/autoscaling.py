@@ -36,7 +36,7 @@ from penstock.ops.autoscaler.rules.samples import (
     VertexSample,
 )
 from penstock.ops.autoscaler.rules.settings import AutoscalerSettings
-from penstock.ops.jobs.diagnosis.watermarks import GARBAGE, MOST, USED
+from penstock.ops.jobs.diagnosis.watermarks import GARBAGE, MOST, USED, Figures
 from penstock.ops.jobs.snapshots import JobSnapshot, VertexFacts, VertexSnapshot
 
 # ---------------------------------------------------------------------- autoscaler samples
@@ -46,16 +46,6 @@ from penstock.ops.jobs.snapshots import JobSnapshot, VertexFacts, VertexSnapshot
 # Source: ScalingMetricCollector of Flink's Kubernetes operator
 # (docs/spec/autoscaler.md#measurements). Differs: nothing is fetched, because TaskManagers report
 # by themselves.
-
-
-class Figures(Protocol):
-    """What the job's tasks and processes have reported as metrics (`StoredFigures`)."""
-
-    def pending_records(self, vertex: VertexSnapshot) -> int:
-        """Return how many records wait to be read by a source; 0 where it does not know."""
-
-    def partitions(self, vertex: VertexSnapshot) -> int | None: ...
-    def process(self, tm_id: str) -> Mapping[str, float]: ...
 
 
 _HASH: Final = "HASH"

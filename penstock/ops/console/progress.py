@@ -16,7 +16,7 @@ from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.states import JobStatus
 from penstock.engine.model.texts.amounts import bytes_text, duration_text
 from penstock.ops.jobs.checkpoint_record import END_TO_END, figures_of
-from penstock.ops.jobs.diagnosis.watermarks import LAST_WATERMARK_MS, NO_WATERMARK_MS
+from penstock.ops.jobs.diagnosis.watermarks import NO_WATERMARK_MS, lag_of
 from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
 
 _LEAST_WINDOW_S: Final = 3.0
@@ -126,8 +126,7 @@ def _row_of(
     ios = [io or TaskIo() for io in vertex.ios]
     alive = [] if all(one.state.is_terminal for one in vertex.attempts) else ios
     states = Counter(one.state for one in vertex.attempts)
-    lowest = min((io.watermark_ms for io in ios), default=NO_WATERMARK_MS)
-    is_known = NO_WATERMARK_MS < lowest < LAST_WATERMARK_MS
+    lag_ms = lag_of(min((io.watermark_ms for io in ios), default=NO_WATERMARK_MS), now_ms)
     return VertexRow(
         vertex.facts.name,
         " ".join(f"{count} {state}" for state, count in states.items()),
@@ -135,7 +134,7 @@ def _row_of(
         *per_s[vertex.facts.vertex_id],
         busy=max((io.busy_ms_per_s for io in alive), default=0.0) / 1000,
         backpressured=max((io.backpressured_ms_per_s for io in alive), default=0.0) / 1000,
-        lag_ms=max(0, now_ms - lowest) if is_known else None,
+        lag_ms=None if lag_ms is None else max(0, lag_ms),
     )
 
 

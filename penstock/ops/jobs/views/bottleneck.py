@@ -20,7 +20,7 @@ from penstock.ops.jobs.diagnosis.troubles import Repeated, Waiting
 from penstock.ops.jobs.diagnosis.verdict import Verdict
 from penstock.ops.jobs.diagnosis.watermarks import NO_WATERMARK_MS, Holder
 from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot
-from penstock.ops.jobs.views.attempts import Json, endpoint_of, times_of
+from penstock.ops.jobs.views.attempts import Json, endpoint_of, place_of, times_of
 
 MOST_ROWS: Final = 200
 _BY_KEY: Final = "HASH"
@@ -177,9 +177,7 @@ def _figures(job: JobSnapshot, name: str) -> Iterator[dict[str, Any]]:
         for attempt, io in zip(vertex.attempts, vertex.ios, strict=True):
             if io is not None and not attempt.state.is_terminal:
                 yield {
-                    "vertex-id": vertex.facts.vertex_id,
-                    "vertex-name": vertex.facts.name,
-                    "subtask": attempt.subtask,
+                    **place_of(vertex, attempt.subtask),
                     "attempt": attempt.attempt,
                     "endpoint": endpoint_of(attempt.location),
                     "value": getattr(io, name),

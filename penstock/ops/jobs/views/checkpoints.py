@@ -33,7 +33,7 @@ from penstock.ops.jobs.snapshots import (
     SubtaskCheckpoint,
     VertexSnapshot,
 )
-from penstock.ops.jobs.views.attempts import Json
+from penstock.ops.jobs.views.attempts import Json, place_of
 from penstock.ops.jobs.views.rows import Steps
 
 MOST_ROWS: Final = 200
@@ -148,11 +148,9 @@ def _part(
     found: SubtaskCheckpoint | int,
 ) -> Json:
     is_missing, after_ms = rank
-    place = {"vertex-id": vertex.facts.vertex_id, "vertex-name": vertex.facts.name}
     ack = None if isinstance(found, int) else found
     head = {
-        **place,
-        "subtask": found if isinstance(found, int) else found.subtask,
+        **place_of(vertex, found if isinstance(found, int) else found.subtask),
         "missing": is_missing,
         "after": max(0, after_ms),
     }

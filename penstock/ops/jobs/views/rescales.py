@@ -45,11 +45,9 @@ def config(job: JobSnapshot) -> Json:
 def overview(job: JobSnapshot, rescales: Rescales) -> Json:
     """`/rescales/overview`: how many there were, and the newest of each outcome."""
     outcomes = (RescaleOutcome.COMPLETED, RescaleOutcome.FAILED, RescaleOutcome.IGNORED)
-    latest: dict[str, Json | None] = {}
-    for outcome in outcomes:
-        found = rescales.latest.get(outcome)
-        latest[outcome.lower()] = None if found is None else details(job, found)
-    return {"rescalesCounts": _counts(rescales), "latest": latest}
+    latest = {one.lower(): rescales.latest.get(one) for one in outcomes}
+    told = {name: None if one is None else details(job, one) for name, one in latest.items()}
+    return {"rescalesCounts": _counts(rescales), "latest": told}
 
 
 def history(job: JobSnapshot, rescales: Rescales) -> Json:

@@ -18,7 +18,7 @@ from penstock.ops.jobs.snapshots import (
     TaskManagerSnapshot,
     VertexSnapshot,
 )
-from penstock.ops.jobs.views.attempts import Json
+from penstock.ops.jobs.views.attempts import Json, place_of
 from penstock.ops.jobs.views.rows import Steps
 from penstock.ops.jobs.views.taskmanagers import Tenant, present, process, tenants_of
 
@@ -102,9 +102,7 @@ def _host(name: str, ones: Sequence[_Used]) -> Json:
 
 def _subtask(vertex: VertexSnapshot, attempt: AttemptSnapshot, io: TaskIo | None) -> Json:
     return {
-        "vertex-id": vertex.facts.vertex_id,
-        "vertex-name": vertex.facts.name,
-        "subtask": attempt.subtask,
+        **place_of(vertex, attempt.subtask),
         "attempt": attempt.attempt,
         "state": str(attempt.state),
         "busy": None if io is None else round(io.busy_ms_per_s / 1000, _DIGITS),

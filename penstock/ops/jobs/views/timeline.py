@@ -126,10 +126,8 @@ def _attempt(job: JobSnapshot, one: AttemptSnapshot, causes: Mapping[tuple[int, 
         "subtask": one.subtask,
         "attempt": one.attempt,
         "state": str(one.state),
-        "host": None if location is None else location.host,
-        "taskmanager-id": None
-        if location is None
-        else taskmanager_name(job.job_id, location.resource_id),
+        "host": location and location.host,
+        "taskmanager-id": location and taskmanager_name(job.job_id, location.resource_id),
         "cause": without_credentials(cause) or None,
         "spans": [
             {"state": str(state), "from": at_ms, "to": end}
