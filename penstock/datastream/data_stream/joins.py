@@ -12,6 +12,7 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building import adapters as adapt
+from penstock.datastream.building.checks import check_together
 from penstock.datastream.building.program import as_given, caller_location
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.keyed_stream import KeyedStream
@@ -84,11 +85,7 @@ class CoGroupedStreams(Generic[T1, T2]):
     """
 
     def __init__(self, stream1: DataStream[T1], stream2: DataStream[T2]) -> None:
-        if stream1.plumbing.environment is not stream2.plumbing.environment:
-            raise GraphError(
-                "join: the streams belong to different environments. Build both streams in one "
-                "environment."
-            )
+        check_together("join", stream1, stream2)
         self._streams = (stream1, stream2)
 
     def where(
