@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
@@ -30,14 +30,12 @@ from penstock.ops.autoscaler.rules.samples import (
     JobRestarted,
     MemorySample,
     RescaleRefused,
-    ScaledEdge,
-    ScaledVertex,
     Topology,
     VertexSample,
 )
 from penstock.ops.autoscaler.rules.settings import AutoscalerSettings
 from penstock.ops.jobs.diagnosis.watermarks import GARBAGE, MOST, USED, Figures
-from penstock.ops.jobs.snapshots import JobSnapshot, VertexFacts, VertexSnapshot
+from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
 
 # ---------------------------------------------------------------------- autoscaler samples
 # What the autoscaler is told of a job: from what its tasks reported last to one sample of each
@@ -48,24 +46,7 @@ from penstock.ops.jobs.snapshots import JobSnapshot, VertexFacts, VertexSnapshot
 # by themselves.
 
 
-_HASH: Final = "HASH"
 _RUNS: Final = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
-
-
-def topology_of(vertices: Iterable[VertexFacts]) -> Topology:
-    """Return the vertices of a job with their edges."""
-    known = tuple(vertices)
-    return Topology(
-        [
-            ScaledVertex(one.vertex_id, one.name, one.max_parallelism, one.slot_sharing_group)
-            for one in known
-        ],
-        [
-            ScaledEdge(edge.source, one.vertex_id, edge.ship_strategy == _HASH)
-            for one in known
-            for edge in one.inputs
-        ],
-    )
 
 
 def samples_of(job: JobSnapshot, figures: Figures) -> dict[VertexId, VertexSample]:
@@ -218,7 +199,7 @@ class JobAutoscaler:
             machine = self._machine
             if machine is None:
                 facts = (vertex.facts for vertex in snapshot.vertices)
-                machine = self._machine = Autoscaler(self.settings, topology_of(facts))
+                machine = self._machine = Autoscaler(self.settings, Topology(facts))
             if running_ms is not None:
                 self._note_start(machine, snapshot, running_ms)
             self._note_failure(machine, snapshot, now_ms)

@@ -10,8 +10,6 @@ from penstock.ops.autoscaler.rules.samples import (
     ClusterRoom,
     JobRestarted,
     MemorySample,
-    ScaledVertex,
-    Topology,
     VertexSample,
 )
 from penstock.ops.autoscaler.rules.settings import autoscaler_settings_of
@@ -27,6 +25,7 @@ from tests.tools.machines.autoscaler_bench import (
     example,
     settings_of,
 )
+from tests.tools.machines.topologies import topology_of
 
 
 def decided(**options):
@@ -294,7 +293,7 @@ def test_a_finished_vertex_and_one_without_busy_time_are_left_out():
     assert set(bench.autoscaler.latest.vertices) == {SOURCE}
 
 
-ALONE = Topology([ScaledVertex(SOURCE, "source", 128)], [])
+ALONE = topology_of([SOURCE])
 
 
 def skewed(bench, parallelism):
