@@ -46,7 +46,7 @@ from penstock.ops.jobs.snapshots import (
     VertexSnapshot,
     VerticesReplaced,
 )
-from penstock.ops.jobs.story_record import StoryRecord
+from penstock.ops.jobs.story_record import STORIED, StoryRecord
 
 _FORMER_ATTEMPTS: Final = 16
 """How many earlier attempts of a subtask are kept, as `jobmanager.execution.attempts-history-size`."""
@@ -73,8 +73,14 @@ class JobRecord:
     def apply(self, event: Any, at_ms: int) -> None:
         """Take one event. `at_ms`: epoch milliseconds. Events of unknown kinds change nothing."""
         take = _TAKEN.get(type(event))
-        if take is not None:
-            take(self, event, at_ms)
+        # The end is told twice: as it happens, and when everything is cleaned up.
+        if take is None or (
+            isinstance(event, JobStatusChanged) and event.status is self._job.status
+        ):
+            return
+        if type(event) in STORIED:
+            self._story.apply(event, at_ms)
+        take(self, event, at_ms)
 
     def snapshot(self, now_ms: int) -> JobSnapshot:
         return replace(
@@ -100,9 +106,6 @@ class JobRecord:
 
     def _status_changed(self, event: JobStatusChanged, at_ms: int) -> None:
         job = self._job
-        if event.status is job.status:
-            return  # The end is told twice: as it happens, and when everything is cleaned up.
-        self._story.apply(event, at_ms)
         self._changed_ms = at_ms
         self._job = replace(
             job,
@@ -125,7 +128,6 @@ class JobRecord:
             vertex.deployed(event)
 
     def _reset(self, event: ResetSubtasks, at_ms: int) -> None:
-        self._story.apply(event, at_ms)
         for execution_vertex_id in event.vertices:
             vertex = self._vertices.get(execution_vertex_id.vertex_id)
             if vertex is not None:
@@ -160,7 +162,6 @@ class JobRecord:
         self._checkpoints.triggered(event, at_ms, subtasks, ended)
 
     def _registered(self, event: RegisterTaskManager, at_ms: int) -> None:
-        self._story.apply(event, at_ms)
         known = TaskManagerSnapshot(event.resource_id, event, at_ms, at_ms)
         self._taskmanagers[event.resource_id] = known
         lost = [key for key, one in self._taskmanagers.items() if one.lost is not None]
@@ -173,19 +174,10 @@ class JobRecord:
         if known is not None:
             self._taskmanagers[event.resource_id] = replace(known, heard_ms=at_ms)
 
-    def _lost(self, event: TaskManagerLost, at_ms: int) -> None:
-        self._story.apply(event, at_ms)
+    def _lost(self, event: TaskManagerLost, _at_ms: int) -> None:
         known = self._taskmanagers.get(event.resource_id)
         if known is not None:
             self._taskmanagers[event.resource_id] = replace(known, lost=event.cause)
-
-    def _checkpoint_ended(self, event: CheckpointEnded, at_ms: int) -> None:
-        self._story.apply(event, at_ms)
-        self._checkpoints.ended(event, at_ms)
-
-    def _restored(self, event: CheckpointRestored, at_ms: int) -> None:
-        self._story.apply(event, at_ms)
-        self._checkpoints.restored(event, at_ms)
 
     def _slots_missing(self, event: SlotsMissing, _at_ms: int) -> None:
         self._job = replace(self._job, missing_slots=event)
@@ -323,8 +315,8 @@ _TAKEN: Final[dict[type, Callable[[JobRecord, Any, int], None]]] = {
     TaskIoReported: JobRecord._io_reported,
     TriggerCheckpoint: JobRecord._triggered,
     AcknowledgeCheckpoint: lambda own, event, at_ms: own._checkpoints.acknowledged(event, at_ms),
-    CheckpointEnded: JobRecord._checkpoint_ended,
-    CheckpointRestored: JobRecord._restored,
+    CheckpointEnded: lambda own, event, at_ms: own._checkpoints.ended(event, at_ms),
+    CheckpointRestored: lambda own, event, at_ms: own._checkpoints.restored(event, at_ms),
     FailuresSeen: JobRecord._failed,
     SlotsMissing: JobRecord._slots_missing,
     Rescales: JobRecord._rescales_told,

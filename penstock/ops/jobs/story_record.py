@@ -26,6 +26,10 @@ from penstock.engine.model.texts.amounts import counted
 from penstock.ops.jobs.lane import NO_LANE, Lane, LaneRecord
 
 MOST_EVENTS: Final = 1000
+STORIED: Final = frozenset({
+    CheckpointEnded, CheckpointRestored, JobStatusChanged, RegisterTaskManager, ResetSubtasks, TaskManagerLost,
+})  # fmt: skip
+"""The kinds of events that are told."""
 
 
 class StoryKind(StrEnum):

@@ -15,6 +15,7 @@ from penstock.engine.metrics.registry import quantile
 from penstock.engine.model.key_groups import key_group_range
 from penstock.engine.model.states import ExecutionState
 from penstock.ops.jobs.diagnosis.limits import Limit
+from penstock.ops.jobs.diagnosis.shares import live
 from penstock.ops.jobs.diagnosis.stragglers import Skew, Straggler
 from penstock.ops.jobs.diagnosis.troubles import Repeated, Waiting
 from penstock.ops.jobs.diagnosis.verdict import Verdict
@@ -174,11 +175,10 @@ def top(job: JobSnapshot, figure: str, most: int) -> Json:
 
 def _figures(job: JobSnapshot, name: str) -> Iterator[dict[str, Any]]:
     for vertex in job.vertices:
-        for attempt, io in zip(vertex.attempts, vertex.ios, strict=True):
-            if io is not None and not attempt.state.is_terminal:
-                yield {
-                    **place_of(vertex, attempt.subtask),
-                    "attempt": attempt.attempt,
-                    "endpoint": endpoint_of(attempt.location),
-                    "value": getattr(io, name),
-                }
+        for attempt, io in live(vertex):
+            yield {
+                **place_of(vertex, attempt.subtask),
+                "attempt": attempt.attempt,
+                "endpoint": endpoint_of(attempt.location),
+                "value": getattr(io, name),
+            }
