@@ -34,6 +34,8 @@ from penstock.engine.hosting.os.file_systems import (
 from penstock.engine.hosting.os.s3_objects import s3_objects
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.ids import JobId
+from penstock.engine.model.options.option import refusal
+from penstock.engine.model.options.rest import HistoryServerOptions
 from penstock.engine.model.texts.redaction import without_credentials
 from penstock.ops.rest.pieces import pieces_of_archive
 
@@ -172,10 +174,11 @@ class Library:
     def __init__(self, directories: Sequence[str], retained_jobs: int = -1) -> None:
         """Raises ConfigurationError: a directory is of no known file system, or the number is 0 or below -1."""
         if retained_jobs == 0 or retained_jobs < -1:
-            raise ConfigurationError(
-                f"option 'historyserver.archive.retained-jobs' is {retained_jobs}, but it takes -1 "
-                "(all jobs) or a number above 0. Change the setting."
+            key, wanted = (
+                HistoryServerOptions.RETAINED_JOBS.key,
+                "-1 (all jobs) or a number above 0",
             )
+            raise refusal(key, retained_jobs, wanted)
         self._places = [(uri, *_opened(uri)) for uri in directories]
         self._retained_jobs = retained_jobs
         self._known: dict[_File, _Archive] = {}

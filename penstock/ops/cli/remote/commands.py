@@ -39,7 +39,7 @@ from penstock.ops.cli.remote.targets import (
     targets,
     taskmanagers_of,
 )
-from penstock.ops.cli.remote.texts import complain, duration, indented, moment, shown
+from penstock.ops.cli.remote.texts import complain, duration, indented, moment, shown, tasks_text
 from penstock.ops.remote.client import RemoteError, RestClient, requirements_with, vertex_of
 
 Answer: TypeAlias = tuple[Any, str]
@@ -440,10 +440,9 @@ def info(one: Target, _: argparse.Namespace) -> Answer:
         f"status {details['state']}, since {since}, for {lasted}",
     ]
     for vertex in details["vertices"]:
-        states = ", ".join(f"{count} {state}" for state, count in vertex["tasks"].items() if count)
         metrics = vertex["metrics"]
         lines.append(
-            f"  {vertex['name']}: {states}; records in {metrics['read-records']:,}, "
+            f"  {vertex['name']}: {tasks_text(vertex)}; records in {metrics['read-records']:,}, "
             f"out {metrics['write-records']:,}"
         )
     return details, "\n".join(lines)
