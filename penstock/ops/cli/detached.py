@@ -62,7 +62,7 @@ def run_detached(options: argparse.Namespace, conf: Mapping[str, str]) -> int:
 
     child, started = in_background(attached(options), log, look, "the job does not run yet")
     if started is None and child.returncode:
-        return tell_end("the program", child, log)
+        return say_end("the program", child, log)
     return _told(started, child.pid, log, options)
 
 
@@ -136,7 +136,7 @@ def _awaited(
         time.sleep(_POLL_S)
 
 
-def tell_end(what: str, child: subprocess.Popen[bytes], log: Path) -> int:
+def say_end(what: str, child: subprocess.Popen[bytes], log: Path) -> int:
     """Say how a process has ended that should run, and return the exit code."""
     complain(f"{what} ended with exit code {child.returncode}. The end of {log}:")
     print(tail(log), file=sys.stderr)

@@ -16,7 +16,7 @@ from penstock.engine.hosting.program import spark_host
 from penstock.engine.hosting.program.settings import HOST_DEFAULTS
 from penstock.engine.hosting.reporting.say import say
 from penstock.engine.model.errors import ConfigurationError
-from penstock.ops.cli.detached import in_background, new_log, tell_end
+from penstock.ops.cli.detached import in_background, new_log, say_end
 from penstock.ops.cli.remote.targets import clients, is_session
 from penstock.ops.cli.remote.texts import complain, shown
 from penstock.ops.remote.client import RemoteError, RestClient
@@ -58,7 +58,7 @@ def _session_detached(options: argparse.Namespace) -> int:
     complaint = "the session does not answer yet"
     child, found = in_background(_attached(options), log, _answer, complaint)
     if found is None:
-        return tell_end("the session", child, log)
+        return say_end("the session", child, log)
     address, told = found
     state = "takes jobs" if told["ready"] else "stands by, because another session leads"
     value = {"address": address, "pid": child.pid, "log": str(log), "ready": told["ready"]}

@@ -27,7 +27,8 @@ from penstock.ops.jobs.lane import NO_LANE, Lane, LaneRecord
 
 MOST_EVENTS: Final = 1000
 STORIED: Final = frozenset({
-    CheckpointEnded, CheckpointRestored, JobStatusChanged, RegisterTaskManager, ResetSubtasks, TaskManagerLost,
+    CheckpointEnded, CheckpointRestored, JobStatusChanged, RegisterTaskManager, ResetSubtasks,
+    TaskManagerLost,
 })  # fmt: skip
 """The kinds of events that are told."""
 

@@ -105,7 +105,10 @@ class _Plan:
             found.extend(before + self._rest(source, other, kept, before))
 
     def restored_to_the_one_before(self, parallelism: int, point: int) -> None:
-        title = f"restored at parallelism {parallelism} behind batch {point}, after a checkpoint that failed"
+        title = (
+            f"restored at parallelism {parallelism} behind batch {point}, after a checkpoint that "
+            "failed"
+        )
         with self._noted(title) as found:
             source = self._made()
             with closing(self._run(source, parallelism)) as first:

@@ -155,7 +155,7 @@ def straggler_of(job: JobSnapshot, shares: AllShares) -> Straggler | None:
 
 
 def _missing(job: JobSnapshot, checkpoint: CheckpointSnapshot) -> list[tuple[VertexId, int]]:
-    """Return who is waited for, from the sources on: those behind wait for its barrier."""
+    """Return who is waited for, from the sources on: the later ones wait for its barrier."""
     states = {
         (vertex.facts.vertex_id, one.subtask): one.state
         for vertex in job.vertices

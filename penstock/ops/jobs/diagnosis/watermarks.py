@@ -44,11 +44,11 @@ class Figures:
         return None
 
     def pending_records(self, vertex: VertexSnapshot) -> int:
-        """Return how many records wait to be read by a source; 0 where its connector does not tell it."""
+        """Return how many records wait to be read by a source; 0 where its connector does not say it."""
         return 0
 
     def partitions(self, vertex: VertexSnapshot) -> int | None:
-        """Return how many partitions a source reads, by the metrics of Flink's Kafka source; None: its connector does not tell."""
+        """Return how many partitions a source reads, by the metrics of Flink's Kafka source; None: its connector does not say it."""
         return None
 
     def process(self, tm_id: str) -> Mapping[str, float]:
