@@ -30,7 +30,6 @@ from penstock.ops.jobs.views import (
     taskmanagers,
     vertices,
 )
-from penstock.ops.jobs.views.cluster import environment
 from penstock.ops.jobs.views.taskmanagers import present
 from penstock.ops.metrics.entities import TaskManagerScope
 from penstock.ops.registry.job_registry import JobRegistry
@@ -97,6 +96,13 @@ class Driver:
                 404, f"Could not find checkpointing statistics for checkpoint {checkpoint_id}."
             )
         return job, found
+
+    def checkpointing(self, asked: Asked) -> tuple[JobSnapshot]:
+        """Raises RestError: no such job, or it takes no checkpoints at all."""
+        job = self.job(asked)
+        if job.facts.checkpoints is None:
+            raise RestError(404, checkpoints.not_enabled(job))
+        return (job,)
 
     def rescales(self, asked: Asked) -> tuple[JobSnapshot, Rescales]:
         """Raises RestError: no such job, or nobody has asked to rescale it."""
@@ -196,11 +202,6 @@ def job_result(driver: Driver, asked: Asked) -> Any:
     return {"status": {"id": "COMPLETED"}, "job-execution-result": result}
 
 
-def job_environment(driver: Driver, asked: Asked) -> Any:
-    driver.job(asked)
-    return environment()
-
-
 def job_log_url(driver: Driver, asked: Asked) -> Any:
     driver.job(asked)
     return {"url": f"{driver.address}/#/driver/log"}
@@ -224,19 +225,6 @@ def attempt_accumulators(driver: Driver, asked: Asked) -> Any:
 def _attempt(asked: Asked, told: Any) -> Any:
     if told is None:
         raise RestError(404, f"Invalid attempt num {asked.path['attempt']}")
-    return told
-
-
-def checkpoints_overview(driver: Driver, asked: Asked) -> Any:
-    checkpoints_config(driver, asked)
-    return checkpoints.overview(driver.job(asked))
-
-
-def checkpoints_config(driver: Driver, asked: Asked) -> Any:
-    job = driver.job(asked)
-    told = checkpoints.config(job)
-    if told is None:
-        raise RestError(404, checkpoints.not_enabled(job))
     return told
 
 
