@@ -39,6 +39,8 @@ def absent(
             raise NotImplementedError(
                 f"{pyflinks}.{name} has no counterpart in Penstock. {instead[name]}"
             )
+        if name == "__all__" and places:
+            return [*places]
         if name in places:
             return getattr(importlib.import_module(places[name]), name)
         for place in map(importlib.import_module, also):

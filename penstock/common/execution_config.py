@@ -150,7 +150,7 @@ class ExecutionConfig:
 
     def is_force_kryo_enabled(self) -> bool:
         """Return what was set; False by default. It has no effect."""
-        return self._configuration.get_boolean(PipelineOptions.FORCE_KRYO.key, default_value=False)
+        return self._flag(PipelineOptions.FORCE_KRYO.key, default=False)
 
     def enable_generic_types(self) -> ExecutionConfig:
         """Accept the setting, and ignore it: values without a type are pickled."""
@@ -162,9 +162,7 @@ class ExecutionConfig:
 
     def has_generic_types_disabled(self) -> bool:
         """Return what was set; False by default. It has no effect."""
-        return not self._configuration.get_boolean(
-            PipelineOptions.GENERIC_TYPES.key, default_value=True
-        )
+        return not self._flag(PipelineOptions.GENERIC_TYPES.key, default=True)
 
     def enable_auto_generated_uids(self) -> ExecutionConfig:
         """Accept the setting, and ignore it: operators without a uid get one."""
@@ -176,9 +174,7 @@ class ExecutionConfig:
 
     def has_auto_generated_uids_enabled(self) -> bool:
         """Return what was set; True by default. It has no effect."""
-        return self._configuration.get_boolean(
-            PipelineOptions.AUTO_GENERATE_UIDS.key, default_value=True
-        )
+        return self._flag(PipelineOptions.AUTO_GENERATE_UIDS.key, default=True)
 
     def enable_force_avro(self) -> ExecutionConfig:
         """Accept the setting, and ignore it: types choose their serializer."""
@@ -190,7 +186,7 @@ class ExecutionConfig:
 
     def is_force_avro_enabled(self) -> bool:
         """Return what was set; False by default. It has no effect."""
-        return self._configuration.get_boolean(PipelineOptions.FORCE_AVRO.key, default_value=False)
+        return self._flag(PipelineOptions.FORCE_AVRO.key, default=False)
 
     def enable_object_reuse(self) -> ExecutionConfig:
         """Accept the setting, and ignore it: records that can change are copied when necessary."""
@@ -202,9 +198,7 @@ class ExecutionConfig:
 
     def is_object_reuse_enabled(self) -> bool:
         """Return what was set; False by default. It has no effect."""
-        return self._configuration.get_boolean(
-            PipelineOptions.OBJECT_REUSE.key, default_value=False
-        )
+        return self._flag(PipelineOptions.OBJECT_REUSE.key, default=False)
 
     def get_default_kryo_serializer_classes(self) -> dict[str, str]:
         """Return an empty dict: there is no Kryo here."""
@@ -220,8 +214,7 @@ class ExecutionConfig:
 
     def is_use_snapshot_compression(self) -> bool:
         """Return what was set; False by default. It has no effect."""
-        key = CheckpointOptions.SNAPSHOT_COMPRESSION.key
-        return self._configuration.get_boolean(key, default_value=False)
+        return self._flag(CheckpointOptions.SNAPSHOT_COMPRESSION.key, default=False)
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
         """Accept the setting, and ignore it: snapshots are written as they are."""
@@ -236,6 +229,9 @@ class ExecutionConfig:
 
     def _get_ms(self, key: str, default: int) -> int:
         return self._configuration.get_duration_ms(key, default)
+
+    def _flag(self, key: str, *, default: bool) -> bool:
+        return self._configuration.get_boolean(key, default)
 
     def _set_flag(self, key: str, *, value: bool) -> ExecutionConfig:
         self._configuration.set_boolean(key, value)

@@ -53,11 +53,10 @@ def _standing_by(settings: Settings, *, serves: bool) -> Generator[None]:
 
 
 class ObservedJob:
-    """One job that is about to start. `observer`: for its JobManager. `look`, from `watch` on: gives a snapshot of the job at any
-    time.
-    """
+    """One job that is about to start. From `watch` on: `observer`, for its JobManager; `look`, at the job at any time."""
 
     look: Look
+    observer: JobObserver
 
     def __init__(
         self, job_graph: JobGraph, settings: Settings, *, serves: bool, given: JobObserver | None
@@ -71,7 +70,7 @@ class ObservedJob:
         self._address = _address(settings, serves=serves)
         has_reporters = start_reporters(settings)
         self._is_observed = has_reporters or self._address is not None
-        self.observer = given or Console(settings, self._address)
+        self._given = given
 
     def watch(self, program: ProgramSettings, checkpoints: CheckpointSettings | None) -> None:
         """Record the job from now on, for its program at least."""
@@ -87,11 +86,11 @@ class ObservedJob:
         )
         # A job may end, and be forgotten, before anybody asks.
         self.look = JOB_REGISTRY.look_of(facts.job_id)
-        if directory is None:
-            self.observer = AllObservers(recorder, self.observer)
-        else:  # The archivist comes after the recorder: it looks at what is recorded.
-            archivist = ARCHIVIST.observer(facts.job_id, directory)
-            self.observer = AllObservers(recorder, archivist, self.observer)
+        observers: list[JobObserver] = [recorder]
+        if directory is not None:  # It looks at what is recorded.
+            observers.append(ARCHIVIST.observer(facts.job_id, directory))
+        observers.append(self._given or Console(self._settings, self.look, self._address))
+        self.observer = AllObservers(*observers)
 
     @property
     def way_to_stop(self) -> str:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.engine.model.ids import VertexId
-from penstock.ops.autoscaler.rules.samples import ScaledEdge, ScaledVertex, Topology, VertexSample
+from penstock.ops.autoscaler.rules.samples import Topology, VertexSample
+from penstock.ops.jobs.snapshots import InputFacts, VertexFacts
 
 KEY_GROUPS: Final = 128
 _QUEUE_STEPS: Final = 1.5
@@ -78,16 +79,21 @@ class ModelJob:
 
     def topology(self) -> Topology:
         """Each vertex has a slot sharing group of its own, so every subtask is a slot."""
-        vertices = (
-            ScaledVertex(VertexId(name), name, KEY_GROUPS, slot_sharing_group=name)
-            for name in self.vertices
+        return Topology(
+            VertexFacts(
+                VertexId(name),
+                name,
+                self.parallelism[name],
+                KEY_GROUPS,
+                name,
+                (),
+                tuple(
+                    InputFacts(VertexId(one), "HASH" if vertex.is_keyed else "FORWARD", "")
+                    for one in vertex.inputs
+                ),
+            )
+            for name, vertex in self.vertices.items()
         )
-        edges = (
-            ScaledEdge(VertexId(one), VertexId(vertex.name), vertex.is_keyed)
-            for vertex in self.vertices.values()
-            for one in vertex.inputs
-        )
-        return Topology(vertices, edges)
 
     @property
     def slots(self) -> int:

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings
 from penstock.engine.model.elastic import (
     Change,
     Rescale,
@@ -137,7 +138,7 @@ def test_each_rescale_says_why_it_began_and_how_it_ended(driver, look):
 
 
 def test_a_job_that_cannot_be_rescaled_has_no_button(driver, look):
-    job = running(driver, elastic=ElasticFacts(is_reactive=True))
+    job = running(driver, elastic=ElasticFacts(AdaptiveSettings(is_reactive=True)))
     tab = look().at(driver, job.path).shows("Stop with savepoint", "button")
     assert tab.page.get_by_role("button", name="Rescale").count() == 0
 

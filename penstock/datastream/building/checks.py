@@ -27,6 +27,15 @@ def built(operator: str) -> str:
     return f"{operator}, built at {caller_location()}"
 
 
+def check_together(operator: str, *streams: Any) -> None:
+    """Raises: GraphError: the streams are not all of one environment."""
+    if len({id(one.plumbing.environment) for one in streams}) > 1:
+        raise GraphError(
+            f"{built(operator)}: the streams belong to different environments. Build all streams "
+            "in one environment."
+        )
+
+
 def check_call(func: Callable[..., Any], arguments: int, operator: str) -> None:
     """Checks that `func` can be called with this number of arguments. A function without a signature (in C) passes.
 

@@ -17,8 +17,9 @@ from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.slot_sharing_group import SlotSharingGroup, slot_size_of
 from penstock.datastream.state_backend import StateBackend
-from penstock.engine.model.errors import ConfigurationError, GraphError
+from penstock.engine.model.errors import GraphError
 from penstock.engine.model.graph.stream_graph import StreamGraph
+from penstock.engine.model.options.option import refusal
 from penstock.engine.model.options.program import ExecutionOptions, PipelineOptions
 from penstock.engine.model.options.scheduling import ErrorOptions
 from penstock.engine.model.program import FrameExecutor, JobControl, JobExecutor, ProgramSettings
@@ -185,9 +186,8 @@ def runtime_mode(options: Configuration) -> RuntimeExecutionMode:
     """The runtime mode that is set. Raises: ConfigurationError: there is no such mode."""
     mode = options.get_string(RUNTIME_MODE_KEY, "STREAMING").upper()
     if mode not in RuntimeExecutionMode.__members__:
-        raise ConfigurationError(
-            f"option '{RUNTIME_MODE_KEY}' is {mode!r}, but it takes one of "
-            f"{', '.join(RuntimeExecutionMode.__members__)}. Change the setting."
+        raise refusal(
+            RUNTIME_MODE_KEY, mode, f"one of {', '.join(RuntimeExecutionMode.__members__)}"
         )
     return RuntimeExecutionMode[mode]
 

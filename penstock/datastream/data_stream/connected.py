@@ -11,7 +11,7 @@ from typing import Any, Generic, cast
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building import adapters as adapt
-from penstock.datastream.building.checks import built
+from penstock.datastream.building.checks import built, check_together
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.keyed_stream import KeyedStream
 from penstock.datastream.functions import (
@@ -44,11 +44,7 @@ class ConnectedStreams(Generic[T1, T2]):
     def __init__(self, stream1: DataStream[T1], stream2: DataStream[T2]) -> None:
         if not isinstance(stream2, DataStream):
             raise TypeError(f"connect takes a DataStream, got {type(stream2).__name__}.")
-        if stream1.plumbing.environment is not stream2.plumbing.environment:
-            raise GraphError(
-                f"{built('connect')}: the streams belong to different environments. Build both "
-                "streams in one environment."
-            )
+        check_together("connect", stream1, stream2)
         self.stream1 = stream1
         self.stream2 = stream2
 
@@ -162,12 +158,7 @@ class BroadcastConnectedStream(Generic[T1, T2]):
         broadcast_stream: BroadcastStream[T2],
         broadcast_state_descriptors: list[MapStateDescriptor],
     ) -> None:
-        environment = non_broadcast_stream.plumbing.environment
-        if environment is not broadcast_stream.input_stream.plumbing.environment:
-            raise GraphError(
-                f"{built('connect')}: the streams belong to different environments. Build both "
-                "streams in one environment."
-            )
+        check_together("connect", non_broadcast_stream, broadcast_stream.input_stream)
         self.non_broadcast_stream = non_broadcast_stream
         self.broadcast_stream = broadcast_stream
         self.broadcast_state_descriptors = broadcast_state_descriptors

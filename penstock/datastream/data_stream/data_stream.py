@@ -14,7 +14,7 @@ from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.former_names import OF_A_STREAM
 from penstock.datastream.building import adapters as adapt
-from penstock.datastream.building.checks import built, check_columns
+from penstock.datastream.building.checks import built, check_columns, check_together
 from penstock.datastream.building.program import Upstream
 from penstock.datastream.building.stream_plumbing import StreamPlumbing, keyed
 from penstock.datastream.data_stream.outputs import StreamOutputs, request_side_output
@@ -296,12 +296,8 @@ class DataStream(StreamOutputs[T]):
         for stream in streams:
             if not isinstance(stream, DataStream):
                 raise TypeError(f"union takes DataStreams, got {type(stream).__name__}.")
+            check_together("union", self, stream)
             other = stream.plumbing.in_partitions()
-            if other.environment is not own.environment:
-                raise GraphError(
-                    f"{built('union')}: the streams belong to different environments. Build all "
-                    "streams in one environment."
-                )
             if isinstance(own.element_type, RowTypeInfo):
                 other = other.with_names_of(own.element_type)
             if other.type_info != self.get_type():

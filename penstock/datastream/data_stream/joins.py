@@ -12,22 +12,23 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building import adapters as adapt
+from penstock.datastream.building.checks import check_together
 from penstock.datastream.building.program import as_given, caller_location
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.keyed_stream import KeyedStream
+from penstock.datastream.data_stream.windowed_stream import WindowSettings
 from penstock.datastream.functions import Function, KeySelector
 from penstock.datastream.functions.base import Results
 from penstock.datastream.functions.type_variables import IN1, IN2, OUT, T1, T2, K, R
 from penstock.datastream.output_tag import OutputTag
-from penstock.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
+from penstock.datastream.window import Trigger, WindowAssigner
 from penstock.engine.model.errors import GraphError
-from penstock.engine.model.time import millis_of, millis_or_number
+from penstock.engine.model.time import millis_of
 from penstock.engine.runtime import operators as ops
 from penstock.engine.runtime.context import UserFunction
 from penstock.engine.runtime.keys import KeySelection
 from penstock.engine.runtime.records.columns import Column
 from penstock.engine.runtime.windowing import Evictor
-from penstock.engine.runtime.windowing.triggers import merges
 
 S = TypeVar("S", bound="CoGroupedStreams[Any, Any]")
 """JoinedStreams or CoGroupedStreams: which functions `apply` takes."""
@@ -84,11 +85,7 @@ class CoGroupedStreams(Generic[T1, T2]):
     """
 
     def __init__(self, stream1: DataStream[T1], stream2: DataStream[T2]) -> None:
-        if stream1.plumbing.environment is not stream2.plumbing.environment:
-            raise GraphError(
-                "join: the streams belong to different environments. Build both streams in one "
-                "environment."
-            )
+        check_together("join", stream1, stream2)
         self._streams = (stream1, stream2)
 
     def where(
@@ -158,57 +155,35 @@ class EqualTo(Generic[S]):
 
     def window(self, assigner: WindowAssigner) -> WithWindow[S]:
         """Set the window assigner."""
-        if not isinstance(assigner, WindowAssigner):
-            raise TypeError(
-                f"window takes a WindowAssigner, got {type(assigner).__name__}; for example "
-                "TumblingEventTimeWindows.of(Duration.of_seconds(10))."
-            )
         return WithWindow(self._streams, self._keyed, assigner)
 
 
-class WithWindow(Generic[S]):
+class WithWindow(WindowSettings, Generic[S]):
     """A join that lacks only its function. Triggers and evictors see `TaggedUnion` records."""
 
-    def __init__(
-        self,
-        streams: S,
-        keyed: _BothKeyed,
-        assigner: WindowAssigner,
-    ) -> None:
+    def __init__(self, streams: S, keyed: _BothKeyed, assigner: WindowAssigner) -> None:
+        super().__init__(assigner)
         self._streams = streams
         self._keyed = keyed
-        self._assigner = assigner
-        self._trigger: Trigger | None = None
-        self._evictor: Evictor | None = None
-        self._lateness_ms = 0
-        self._late_tag: OutputTag | None = None
 
     def trigger(self, trigger: Trigger) -> Self:
         """Replace the window assigner's default trigger."""
-        if isinstance(self._assigner, MergingWindowAssigner) and not merges(trigger):
-            raise GraphError(
-                f"A merging window assigner ({type(self._assigner).__name__}) cannot be used with a "
-                f"trigger that does not support merging ({type(trigger).__name__})."
-            )
-        self._trigger = trigger
+        self._set_trigger(trigger)
         return self
 
     def evictor(self, evictor: Evictor) -> Self:
         """Remove records from a window before it is joined."""
-        self._evictor = evictor
+        self._set_evictor(evictor)
         return self
 
     def allowed_lateness(self, time_ms: Any) -> Self:
         """Set how long after a window's end late records still count: ms, Time or Duration."""
-        lateness_ms = millis_or_number(time_ms)
-        if lateness_ms < 0:
-            raise GraphError(f"allowed_lateness: must be 0 ms or more, got {lateness_ms}.")
-        self._lateness_ms = lateness_ms
+        self._set_lateness(time_ms)
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
         """Emit records after the allowed lateness with this tag, as `TaggedUnion(side, value)`."""
-        self._late_tag = output_tag
+        self._set_late_tag(output_tag)
         return self
 
     @overload
@@ -243,7 +218,7 @@ class WithWindow(Generic[S]):
             contents=ops.ListContents(evicting=self._evictor),
             function=UserFunction(window_function.apply, window_function),
         )
-        return _two_inputs(self._keyed, type(self._assigner).__name__, operator, output_type)
+        return _two_inputs(self._keyed, self._name, operator, output_type)
 
 
 class IntervalJoin(Generic[T1, T2]):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, overload
 
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.datastream.building import adapters as adapt
-from penstock.datastream.building.checks import checked_field
+from penstock.datastream.building.checks import check_together, checked_field
 from penstock.datastream.building.stream_plumbing import KeyedPlumbing
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.error_handling import check_keys, key_check_of
@@ -261,11 +261,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
                 f"interval_join takes a KeyedStream, got {type(other_stream).__name__}: call key_by(...) on "
                 "the other stream first."
             )
-        if other_stream.plumbing.environment is not self.plumbing.environment:
-            raise GraphError(
-                "interval_join: the streams belong to different environments. Build both streams "
-                "in one environment."
-            )
+        check_together("interval_join", self, other_stream)
         return IntervalJoin(self, other_stream)
 
     # ---------------------------------------------------------- operators that do not use the key

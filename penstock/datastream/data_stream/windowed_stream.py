@@ -45,21 +45,15 @@ KEYED_FUNCTIONS: Final = (WindowFunction, ProcessWindowFunction)
 ALL_FUNCTIONS: Final = (AllWindowFunction, ProcessAllWindowFunction)
 
 
-class _Windowed(Generic[T]):
-    """The base of both kinds: holds trigger, evictor and lateness; makes the operator."""
+class WindowSettings:
+    """What all windows may be given: trigger, evictor, lateness and a tag of late records."""
 
-    _functions: tuple[type[Function], type[Function]] = KEYED_FUNCTIONS
-
-    def __init__(
-        self, stream: DataStream[T], keys: KeySelection, window_assigner: WindowAssigner
-    ) -> None:
+    def __init__(self, window_assigner: WindowAssigner) -> None:
         if not isinstance(window_assigner, WindowAssigner):
             raise TypeError(
                 f"window takes a WindowAssigner, got {type(window_assigner).__name__}; for example "
                 "TumblingEventTimeWindows.of(Duration.of_seconds(10))."
             )
-        self._stream = stream
-        self._keys = keys
         self._assigner = window_assigner
         self._trigger: Trigger | None = None
         self._evictor: Evictor | None = None
@@ -70,14 +64,6 @@ class _Windowed(Generic[T]):
     def _name(self) -> str:
         """The operator's name."""
         return type(self._assigner).__name__
-
-    def get_execution_environment(self) -> Any:
-        """Return the StreamExecutionEnvironment in which the stream was built."""
-        return self._stream.plumbing.environment
-
-    def get_input_type(self) -> TypeInformation:
-        """Return the type of the records in the windows."""
-        return self._stream.plumbing.without_key().type_info
 
     def _set_late_tag(self, output_tag: OutputTag) -> None:
         if not isinstance(output_tag, OutputTag):
@@ -110,6 +96,27 @@ class _Windowed(Generic[T]):
                 f"evictor takes an Evictor such as CountEvictor.of(10), got {type(evictor).__name__}."
             )
         self._evictor = evictor
+
+
+class _Windowed(WindowSettings, Generic[T]):
+    """The base of both kinds: makes the operator."""
+
+    _functions: tuple[type[Function], type[Function]] = KEYED_FUNCTIONS
+
+    def __init__(
+        self, stream: DataStream[T], keys: KeySelection, window_assigner: WindowAssigner
+    ) -> None:
+        super().__init__(window_assigner)
+        self._stream = stream
+        self._keys = keys
+
+    def get_execution_environment(self) -> Any:
+        """Return the StreamExecutionEnvironment in which the stream was built."""
+        return self._stream.plumbing.environment
+
+    def get_input_type(self) -> TypeInformation:
+        """Return the type of the records in the windows."""
+        return self._stream.plumbing.without_key().type_info
 
     def _operator(self, contents: Any, window_function: UserFunction | None) -> Any:
         if self._evictor is not None:

@@ -194,16 +194,8 @@ class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
 class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
     """Processes the values of two connected streams, with their timestamps."""
 
-    class Context(ABC):
-        """Describes the element that is being processed."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return the current times; timers need keyed streams."""
-
-        @abstractmethod
-        def timestamp(self) -> int:
-            """Return the element's event time in epoch ms; -2^63 if it has none."""
+    class Context(ProcessFunction.Context):
+        """Describes the element that is being processed, as that of a ProcessFunction does."""
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: CoProcessFunction.Context) -> Results[OUT]:
@@ -217,27 +209,11 @@ class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
 class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
     """Processes two keyed streams, which share keyed state and timers."""
 
-    class Context(ABC):
-        """Describes the element that is being processed."""
+    class Context(KeyedProcessFunction.Context):
+        """Describes the element that is being processed, as that of a KeyedProcessFunction does."""
 
-        @abstractmethod
-        def get_current_key(self) -> Any:
-            """Return the element's key."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return the current times and the timers of the key."""
-
-        @abstractmethod
-        def timestamp(self) -> int:
-            """Return the element's event time in epoch ms; -2^63 if it has none."""
-
-    class OnTimerContext(Context):
-        """Describes the timer that fires; `timestamp()` is the timer's time."""
-
-        @abstractmethod
-        def time_domain(self) -> TimeDomain:
-            """Return whether the timer is one of event time or of processing time."""
+    class OnTimerContext(Context, KeyedProcessFunction.OnTimerContext):
+        """Describes the timer that fires, as that of a KeyedProcessFunction does."""
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: KeyedCoProcessFunction.Context) -> Results[OUT]:

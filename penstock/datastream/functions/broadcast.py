@@ -6,13 +6,11 @@ Source: pyflink.datastream.functions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic
+from typing import Generic
 
-from penstock.datastream.functions.base import Function, Results
+from penstock.datastream.functions.base import Function, KeyedProcessFunction, Results
 from penstock.datastream.functions.type_variables import IN1, IN2, KEY, OUT
 from penstock.engine.runtime.context import neutral
-from penstock.engine.runtime.operators import TimerService
-from penstock.engine.runtime.operators.timer_service import TimeDomain
 from penstock.engine.runtime.state.broadcast import BroadcastState, ReadOnlyBroadcastState
 from penstock.engine.runtime.state.descriptors import MapStateDescriptor
 
@@ -80,23 +78,16 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
     class Context(BaseBroadcastProcessFunction.Context):
         """Describes a broadcast element. It has no key, and may change the broadcast state."""
 
-    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
-        """Describes an element of the keyed stream. It may only read the broadcast state."""
+    class ReadOnlyContext(
+        BaseBroadcastProcessFunction.ReadOnlyContext, KeyedProcessFunction.Context
+    ):
+        """Describes an element of the keyed stream, as the context of a KeyedProcessFunction does.
 
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return the current times and the timers of the key."""
+        It may only read the broadcast state.
+        """
 
-        @abstractmethod
-        def get_current_key(self) -> Any:
-            """Return the element's key."""
-
-    class OnTimerContext(ReadOnlyContext):
+    class OnTimerContext(ReadOnlyContext, KeyedProcessFunction.OnTimerContext):
         """Describes the timer that fires; `timestamp()` is the timer's time."""
-
-        @abstractmethod
-        def time_domain(self) -> TimeDomain:
-            """Return whether the timer is one of event time or of processing time."""
 
     @abstractmethod
     def process_element(

@@ -25,7 +25,6 @@ from penstock.engine.model.checkpoints import CheckpointStatistics
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import EngineBug
 from penstock.engine.model.graph.job_graph import JobGraph
-from penstock.engine.model.messages import VertexProgress
 from penstock.engine.model.program import JobControl, JobExecutor, ProgramSettings
 from penstock.engine.model.states import JobStatus
 
@@ -36,14 +35,11 @@ class JobView(Protocol):
     @property
     def status(self) -> JobStatus: ...
     @property
-    def checkpoints_under_way(self) -> int: ...
-    @property
     def kept_checkpoint(self) -> str | None:
         """The place of the newest checkpoint that stays after the job's end; None: there is none."""
 
     @property
     def exceptions(self) -> ExceptionHistory: ...
-    def progress(self) -> list[VertexProgress]: ...
     def where_tasks_ran(self) -> list[TaskPlace]: ...
 
 

@@ -23,7 +23,7 @@ from penstock.engine.machines.execution.execution_graph import (
     ExecutionVertex,
 )
 from penstock.engine.machines.job.exception_history import ExceptionHistory
-from penstock.engine.machines.job.job_views import TaskPlace, progress_of
+from penstock.engine.machines.job.job_views import TaskPlace
 from penstock.engine.machines.job_state import job_status as job_machine
 from penstock.engine.machines.job_state.job_status import JobStatusEvent
 from penstock.engine.machines.story import Story
@@ -35,7 +35,6 @@ from penstock.engine.model.messages import (
     ExecutionStateChanged,
     FailureInfo,
     JobStatusChanged,
-    VertexProgress,
 )
 from penstock.engine.model.messages.batch import (
     AttemptSeen,
@@ -116,8 +115,6 @@ class BatchMaster:
 
     # ------------------------------------------------------------------ views
 
-    checkpoints_under_way: Final = 0
-
     @property
     def job_graph(self) -> JobGraph:
         return self.graph.job_graph
@@ -129,10 +126,6 @@ class BatchMaster:
     @property
     def kept_checkpoint(self) -> None:
         """A BATCH job takes no checkpoints."""
-
-    def progress(self) -> list[VertexProgress]:
-        """Return one entry per job vertex whose subtasks are known."""
-        return progress_of(self.graph)
 
     def where_tasks_ran(self) -> list[TaskPlace]:
         """Return nothing: the host chooses where its tasks run, and does not tell."""

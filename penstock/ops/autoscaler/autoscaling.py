@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
@@ -30,14 +30,12 @@ from penstock.ops.autoscaler.rules.samples import (
     JobRestarted,
     MemorySample,
     RescaleRefused,
-    ScaledEdge,
-    ScaledVertex,
     Topology,
     VertexSample,
 )
 from penstock.ops.autoscaler.rules.settings import AutoscalerSettings
-from penstock.ops.jobs.diagnosis.watermarks import GARBAGE, MOST, USED
-from penstock.ops.jobs.snapshots import JobSnapshot, VertexFacts, VertexSnapshot
+from penstock.ops.jobs.diagnosis.watermarks import GARBAGE, MOST, USED, Figures
+from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
 
 # ---------------------------------------------------------------------- autoscaler samples
 # What the autoscaler is told of a job: from what its tasks reported last to one sample of each
@@ -48,34 +46,7 @@ from penstock.ops.jobs.snapshots import JobSnapshot, VertexFacts, VertexSnapshot
 # by themselves.
 
 
-class Figures(Protocol):
-    """What the job's tasks and processes have reported as metrics (`StoredFigures`)."""
-
-    def pending_records(self, vertex: VertexSnapshot) -> int:
-        """Return how many records wait to be read by a source; 0 where it does not know."""
-
-    def partitions(self, vertex: VertexSnapshot) -> int | None: ...
-    def process(self, tm_id: str) -> Mapping[str, float]: ...
-
-
-_HASH: Final = "HASH"
 _RUNS: Final = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
-
-
-def topology_of(vertices: Iterable[VertexFacts]) -> Topology:
-    """Return the vertices of a job with their edges."""
-    known = tuple(vertices)
-    return Topology(
-        [
-            ScaledVertex(one.vertex_id, one.name, one.max_parallelism, one.slot_sharing_group)
-            for one in known
-        ],
-        [
-            ScaledEdge(edge.source, one.vertex_id, edge.ship_strategy == _HASH)
-            for one in known
-            for edge in one.inputs
-        ],
-    )
 
 
 def samples_of(job: JobSnapshot, figures: Figures) -> dict[VertexId, VertexSample]:
@@ -205,11 +176,6 @@ class JobAutoscaler:
         with self._lock:
             return None if self._machine is None else self._machine.latest
 
-    def shrinks_since_ms(self, vertex_id: VertexId) -> int | None:
-        """See `Autoscaler`."""
-        with self._lock:
-            return None if self._machine is None else self._machine.shrinks_since_ms(vertex_id)
-
     def start(self, ended: threading.Event) -> None:
         """Run until the job has ended."""
         threading.Thread(
@@ -233,7 +199,7 @@ class JobAutoscaler:
             machine = self._machine
             if machine is None:
                 facts = (vertex.facts for vertex in snapshot.vertices)
-                machine = self._machine = Autoscaler(self.settings, topology_of(facts))
+                machine = self._machine = Autoscaler(self.settings, Topology(facts))
             if running_ms is not None:
                 self._note_start(machine, snapshot, running_ms)
             self._note_failure(machine, snapshot, now_ms)
@@ -246,7 +212,10 @@ class JobAutoscaler:
                 room = room_of(snapshot, figures, self._job.slots_max())
             machine.step(JobMeasured(samples, memory), now_ms)
             effects = machine.step(DecisionWanted(room), now_ms)
-        self._carry_out(machine, snapshot, effects, now_ms)
+        for effect in effects:
+            _log(snapshot, effect)
+            if isinstance(effect, Decision) and effect.orders:
+                self._rescale(machine, snapshot, effect, now_ms)
 
     def _note_start(self, machine: Autoscaler, job: JobSnapshot, running_ms: int) -> None:
         """Tell the machine that other attempts run than before."""
@@ -270,18 +239,6 @@ class JobAutoscaler:
         if why is not None:
             self._refused(machine, job, now_ms, why)
 
-    def _carry_out(
-        self,
-        machine: Autoscaler,
-        job: JobSnapshot,
-        effects: Sequence[AutoscalerEffect],
-        now_ms: int,
-    ) -> None:
-        for effect in effects:
-            _log(job, effect)
-            if isinstance(effect, Decision) and effect.orders:
-                self._rescale(machine, job, effect, now_ms)
-
     def _rescale(
         self, machine: Autoscaler, job: JobSnapshot, decision: Decision, now_ms: int
     ) -> None:
@@ -303,18 +260,13 @@ def _log(job: JobSnapshot, effect: AutoscalerEffect) -> None:
     events = (effect,) if isinstance(effect, ScalingEvent) else effect.events
     for event in events:
         _LOG.warning("job=%s autoscaler %s %s", job.job_id, event.kind, event.text)
-    if isinstance(effect, Decision):
-        _log_changes(job, effect)
-
-
-def _log_changes(job: JobSnapshot, decision: Decision) -> None:
-    what = "RESCALES" if decision.is_applied else "RECOMMENDS"
-    held = f" held_by={decision.held_by}" if decision.held_by else ""
-    for change in decision.changes:
+    if isinstance(effect, ScalingEvent):
+        return
+    what = "RESCALES" if effect.is_applied else "RECOMMENDS"
+    held = f" held_by={effect.held_by}" if effect.held_by else ""
+    for one in effect.changes:
         text = "job=%s vertex=%s autoscaler %s %d->%d%s reason=%s"
-        _LOG.info(
-            text, job.job_id, change.name, what, change.before, change.after, held, change.reason
-        )
+        _LOG.info(text, job.job_id, one.name, what, one.before, one.after, held, one.reason)
 
 
 AUTOSCALERS: Final[WeakKeyDictionary[RescaledJob, JobAutoscaler]] = WeakKeyDictionary()

@@ -27,35 +27,24 @@ Runs the program's own script as `python` would; only where its jobs go is decid
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from penstock.engine.model.errors import PenstockError
 from penstock.ops.cli.arguments import parsed
-from penstock.ops.cli.remote.commands import COMMANDS, take_savepoint
 from penstock.ops.cli.remote.texts import answered, complain
-from penstock.ops.cli.top.command import top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit code."""
     options = parsed(sys.argv[1:] if arguments is None else arguments)
-    command = _asking(options)
-    if command is None:
+    if not hasattr(options, "asks"):
         # The engine takes most of a second to import, and commands that only ask a driver do without it.
         from penstock.ops.cli.programs import run_command
 
         return run_command(options)
     try:
-        return answered(command, options)
+        return answered(options.asks, options)
     except PenstockError as error:
         complain(str(error))
         return 1
-
-
-def _asking(options: argparse.Namespace) -> Callable[[argparse.Namespace], int] | None:
-    """The command if it only asks drivers."""
-    if options.command == "savepoint" and options.action == "take":
-        return take_savepoint
-    return top if options.command == "top" else COMMANDS.get(options.command)

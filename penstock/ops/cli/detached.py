@@ -15,16 +15,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from penstock.engine.model.errors import ConfigurationError
 from penstock.ops.cli.remote.texts import complain, shown
 from penstock.ops.remote.client import RemoteError, RestClient
 from penstock.ops.rest.address_book import drivers
 
+T = TypeVar("T")
 _CODE: Final = "import sys; from penstock.ops.cli.cli import main; sys.exit(main())"
 _POLL_S: Final = 0.1
 _STILL_WAITING_S: Final = 30.0
@@ -55,16 +56,13 @@ def run_detached(options: argparse.Namespace, conf: Mapping[str, str]) -> int:
     if not Path(options.script).is_file():
         raise ConfigurationError(f"the program file {options.script!r} does not exist")
     log = new_log(options.log_file, Path(options.script).stem)
-    child = background_process(attached(options), log)
-    try:
-        started = _await_job(child, log)
-    except BaseException:  # It was not told of, so it must not stay.
-        end_process(child)
-        raise
+
+    def look(pid: int) -> Started | None:
+        return _running_job(pid) or (Started() if _runs_without_rest(log) else None)
+
+    child, started = in_background(attached(options), log, look, "the job does not run yet")
     if started is None and child.returncode:
-        complain(f"the program ended with exit code {child.returncode}. The end of {log}:")
-        print(tail(log), file=sys.stderr)
-        return 1
+        return say_end("the program", child, log)
     return _told(started, child.pid, log, options)
 
 
@@ -98,16 +96,51 @@ def _check_mode(options: argparse.Namespace, conf: Mapping[str, str]) -> None:
     )
 
 
-def background_process(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start `penstock` with these arguments in a session of its own, which no terminal ends. Raises ConfigurationError."""
+def in_background(
+    arguments: Sequence[str], log: Path, look: Callable[[int], T | None], complaint: str
+) -> tuple[subprocess.Popen[bytes], T | None]:
+    """Start `penstock` with these arguments in a session of its own, which no terminal ends, and wait until `look` finds something.
+
+    `look`: gets the id of the process. `complaint`: what is said when it takes long. Returns the process, and what was found; None: the
+    process has ended. Raises ConfigurationError: the log cannot be written.
+    """
     with _opened(log) as file:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             [sys.executable, "-u", "-P", "-c", _CODE, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
             start_new_session=True,
         )
+    try:
+        return child, _awaited(child, log, look, complaint)
+    except BaseException:  # It was not told of, so it must not stay.
+        end_process(child)
+        raise
+
+
+def _awaited(
+    child: subprocess.Popen[bytes], log: Path, look: Callable[[int], T | None], complaint: str
+) -> T | None:
+    complain_at = time.monotonic() + _STILL_WAITING_S
+    while True:
+        is_over = child.poll() is not None
+        found = look(child.pid)
+        if found is not None and not (is_over and child.returncode):
+            return found
+        if is_over:
+            return None
+        if time.monotonic() > complain_at:
+            complain_at += _STILL_WAITING_S
+            complain(f"{complaint}; see {log}")
+        time.sleep(_POLL_S)
+
+
+def say_end(what: str, child: subprocess.Popen[bytes], log: Path) -> int:
+    """Say how a process has ended that should run, and return the exit code."""
+    complain(f"{what} ended with exit code {child.returncode}. The end of {log}:")
+    print(tail(log), file=sys.stderr)
+    return 1
 
 
 def new_log(named: str | None, stem: str) -> Path:
@@ -127,22 +160,6 @@ def _opened(path: Path) -> Any:
             f"the log file {str(path)!r} cannot be written: {error.strerror}. Name another one "
             "with --log-file"
         ) from None
-
-
-def _await_job(child: subprocess.Popen[bytes], log: Path) -> Started | None:
-    """Wait until a job of the process runs; None: the process has ended."""
-    complain_at = time.monotonic() + _STILL_WAITING_S
-    while True:
-        is_over = child.poll() is not None
-        found = _running_job(child.pid) or (Started() if _runs_without_rest(log) else None)
-        if found is not None and not (is_over and child.returncode):
-            return found
-        if is_over:
-            return None
-        if time.monotonic() > complain_at:
-            complain_at += _STILL_WAITING_S
-            complain(f"the job does not run yet; see {log}")
-        time.sleep(_POLL_S)
 
 
 def _running_job(pid: int) -> Started | None:

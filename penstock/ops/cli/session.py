@@ -8,18 +8,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Generator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from penstock.engine.hosting.program import spark_host
 from penstock.engine.hosting.program.settings import HOST_DEFAULTS
 from penstock.engine.hosting.reporting.say import say
 from penstock.engine.model.errors import ConfigurationError
-from penstock.ops.cli.detached import background_process, end_process, new_log, tail
+from penstock.ops.cli.detached import in_background, new_log, say_end
 from penstock.ops.cli.remote.targets import clients, is_session
 from penstock.ops.cli.remote.texts import complain, shown
 from penstock.ops.remote.client import RemoteError, RestClient
@@ -28,7 +25,6 @@ from penstock.ops.rest.server import current_server
 from penstock.ops.session.session import Session, session_settings
 
 _POLL_S: Final = 0.1
-_STILL_WAITING_S: Final = 30.0
 _END_WAIT_S: Final = 60.0
 
 
@@ -59,16 +55,10 @@ def session(options: argparse.Namespace) -> int:
 def _session_detached(options: argparse.Namespace) -> int:
     """`penstock session -d`: returns when the session answers. Raises ConfigurationError."""
     log = new_log(options.log_file, "penstock-session")
-    child = background_process(_attached(options), log)
-    try:
-        found = _await_answer(child, log)
-    except BaseException:  # It was not told of, so it must not stay.
-        end_process(child)
-        raise
+    complaint = "the session does not answer yet"
+    child, found = in_background(_attached(options), log, _answer, complaint)
     if found is None:
-        complain(f"the session ended with exit code {child.returncode}. The end of {log}:")
-        print(tail(log), file=sys.stderr)
-        return 1
+        return say_end("the session", child, log)
     address, told = found
     state = "takes jobs" if told["ready"] else "stands by, because another session leads"
     value = {"address": address, "pid": child.pid, "log": str(log), "ready": told["ready"]}
@@ -117,20 +107,12 @@ def _attached(options: argparse.Namespace) -> list[str]:
     return found + [f"-D{pair}" for pair in options.define]
 
 
-def _await_answer(
-    child: subprocess.Popen[bytes], log: Path
-) -> tuple[str, Mapping[str, Any]] | None:
-    """Wait until the session takes jobs or stands by; None: it has ended."""
-    complain_at = time.monotonic() + _STILL_WAITING_S
-    while child.poll() is None:
-        for one in drivers():
-            if one.pid == child.pid:
-                with contextlib.suppress(RemoteError):
-                    told = RestClient(one.address, one.token).get("/session")
-                    if told["session"] and (told["ready"] or told["stands-by"]):
-                        return one.address, told
-        if time.monotonic() > complain_at:
-            complain_at += _STILL_WAITING_S
-            complain(f"the session does not answer yet; see {log}")
-        time.sleep(_POLL_S)
+def _answer(pid: int) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the address of the session, and what it tells, if it takes jobs or stands by."""
+    for one in drivers():
+        if one.pid == pid:
+            with contextlib.suppress(RemoteError):
+                told = RestClient(one.address, one.token).get("/session")
+                if told["session"] and (told["ready"] or told["stands-by"]):
+                    return one.address, told
     return None

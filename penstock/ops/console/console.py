@@ -14,7 +14,7 @@ from typing import Final, TextIO
 
 from penstock.engine.hosting.jobmanager.driver_streams import write_text
 from penstock.engine.hosting.observer import EngineFailed, JobEnded, JobObserver, JobTick, JobView
-from penstock.engine.hosting.os.clock import monotonic_ms, wall_ms
+from penstock.engine.hosting.os.clock import monotonic_ms
 from penstock.engine.hosting.os.file_systems import parted
 from penstock.engine.hosting.os.waiting import Given, owe
 from penstock.engine.hosting.os.worker_thread import WorkerThreads
@@ -31,7 +31,6 @@ from penstock.engine.model.job_events import (
     TaskManagerStarved,
 )
 from penstock.engine.model.messages import (
-    AcknowledgeCheckpoint,
     CheckpointEnded,
     FailureInfo,
     GraphReplaced,
@@ -48,13 +47,8 @@ from penstock.engine.model.states import JobStatus
 from penstock.engine.model.texts.bounded_text import cut
 from penstock.engine.model.texts.error_text import headline_of, traceback_of
 from penstock.ops.console.live_view import LIVE_VIEW, is_live
-from penstock.ops.console.progress import (
-    CheckpointNews,
-    Moment,
-    Rates,
-    line_of,
-    snapshot_of,
-)
+from penstock.ops.console.progress import Rates, line_of, snapshot_of
+from penstock.ops.registry.job_registry import Look
 
 # ---------------------------------------------------------------------- line writer
 # LineWriter: writes to the console on a thread of its own, so that a slow console never delays
@@ -151,8 +145,9 @@ _FOLDED_MS: Final = 10_000
 class Console(JobObserver):
     """Calls come from the JobManager's loop and return at once."""
 
-    def __init__(self, settings: Settings, address: str | None = None) -> None:
-        """`address`: of the REST server; None: there is none."""
+    def __init__(self, settings: Settings, look: Look, address: str | None = None) -> None:
+        """`look`: at the job as it is now. `address`: of the REST server; None: there is none."""
+        self._look = look
         self._address = address
         self._shows_progress = settings.get(ConsoleOptions.PROGRESS)
         self._writer = LineWriter()
@@ -170,7 +165,6 @@ class Console(JobObserver):
         self._next_progress_s = self._interval_s
         self._job = ("", JobId(""))
         self._rates = Rates(self._interval_s)
-        self._checkpoints = CheckpointNews()
         self._taskmanagers: dict[ResourceId, str] = {}
         self._folding = Folding(_FOLDED_MS, grows=True)
 
@@ -242,12 +236,8 @@ class Console(JobObserver):
             "printed again"
         )
 
-    def on_acknowledge_checkpoint(self, message: AcknowledgeCheckpoint) -> None:
-        self._checkpoints.acknowledged(message.checkpoint_id, monotonic_ms())
-
     def on_checkpoint_ended(self, ended: CheckpointEnded) -> None:
         """Print a failed checkpoint, unless a restart, a newer checkpoint or the end of the job made it pointless."""
-        self._checkpoints.ended(ended, self._moment(), monotonic_ms())
         if ended.reason is None or ended.reason in _EXPECTED:
             return
         what = "savepoint" if ended.checkpoint_type.is_savepoint else "checkpoint"
@@ -280,24 +270,20 @@ class Console(JobObserver):
     def on_engine_failed(self, event: EngineFailed) -> None:
         self._say(traceback_of(event.error))
 
-    def on_job_tick(self, event: JobTick) -> None:
-        job = event.job
-        moment = self._moment()
+    def on_job_tick(self, _event: JobTick) -> None:
+        since_start_s = time.monotonic() - self._started
         self._show_repeats()
-        if not self._shows_progress or moment.since_start_s < self._next_progress_s:
-            return
-        self._next_progress_s = moment.since_start_s + self._interval_s
-        snapshot = snapshot_of(
-            (self._job[0], job.status),
-            job.progress(),
-            self._rates,
-            moment,
-            self._checkpoints.told(moment, job.checkpoints_under_way),
-        )
+        if self._shows_progress and since_start_s >= self._next_progress_s:
+            self._next_progress_s = since_start_s + self._interval_s
+            self._writer.call(self._show_progress, is_optional=True)
+
+    def _show_progress(self) -> None:
+        """On the thread that writes: to look at a job may take some time."""
+        snapshot = snapshot_of(self._look(), self._rates)
         if self._is_live:
-            self._writer.call(lambda: LIVE_VIEW.show(self, snapshot), is_optional=True)
+            LIVE_VIEW.show(self, snapshot)
         else:
-            self._say(line_of(snapshot))
+            _write(sys.stderr, f"penstock: {line_of(snapshot)}\n")
 
     def on_job_ended(self, event: JobEnded) -> None:
         status, job = event.status, event.job
@@ -325,9 +311,6 @@ class Console(JobObserver):
         for resource_id, names in tasks.items():
             who = self._taskmanagers.get(resource_id, str(resource_id))
             self._say(f"  {who}: {', '.join(names)}")
-
-    def _moment(self) -> Moment:
-        return Moment(time.monotonic() - self._started, wall_ms())
 
     def _say(self, text: str) -> None:
         self._writer.put(sys.stderr, f"penstock: {text}\n")

@@ -12,27 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Final, Protocol, runtime_checkable
 
-from penstock.engine.model.messages import TaskIo, VertexProgress
 from penstock.engine.model.program import JobControl
 from penstock.ops.console.live_view import COLUMNS, Column
-from penstock.ops.console.progress import (
-    Moment,
-    Rates,
-    Snapshot,
-    checkpoint_text,
-    line_of,
-    snapshot_of,
-    under_way_text,
-)
-from penstock.ops.jobs.checkpoint_record import END_TO_END, figures_of
-from penstock.ops.jobs.diagnosis.watermarks import LAST_WATERMARK_MS, NO_WATERMARK_MS
-from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
+from penstock.ops.console.progress import Rates, Snapshot, line_of, snapshot_of
+from penstock.ops.jobs.snapshots import JobSnapshot
 from penstock.ops.registry.job_registry import JOB_REGISTRY, Look
 
 _SHOWN: Final = tuple(one for one in COLUMNS if one.is_in_wide_windows)
@@ -91,58 +79,8 @@ def _cell(_column: Column, text: str, style: str) -> str:
 
 
 def picture_of(job: JobSnapshot, sentences: Iterable[str], rates: Rates) -> JobPicture:
-    """Return the job as it is now. `rates`: told of the job before; of one that has ended the averages are shown."""
-    has_ended = job.ended_ms >= 0
-    until_ms = job.ended_ms if has_ended else job.now_ms
-    moment = Moment(max(0, until_ms - job.facts.submitted_ms) / 1000, job.now_ms)
-    snapshot = snapshot_of(
-        (job.facts.name, job.status),
-        [_progress(one) for one in job.vertices],
-        Rates(0.0) if has_ended else rates,
-        moment,
-        _checkpoints(job),
-    )
-    return JobPicture(job.job_id, snapshot, tuple(sentences))
-
-
-def _checkpoints(job: JobSnapshot) -> str:
-    known = job.checkpoints
-    done = [one for one in (known.latest_completed, known.latest_savepoint) if one is not None]
-    parts = []
-    if done:
-        newest = max(done, key=lambda one: one.checkpoint_id)
-        figures = figures_of(newest)
-        parts.append(
-            checkpoint_text(
-                newest.checkpoint_type,
-                newest.checkpoint_id,
-                max(0, figures[END_TO_END]),
-                figures["state_size"],
-                max(0, job.now_ms - newest.ended_ms),
-            )
-        )
-    if known.in_progress and job.ended_ms < 0:
-        parts.append(under_way_text(known.in_progress))
-    return ", ".join(parts)
-
-
-def _progress(vertex: VertexSnapshot) -> VertexProgress:
-    ios = [io or TaskIo() for io in vertex.ios]
-    lowest = min((io.watermark_ms for io in ios), default=NO_WATERMARK_MS)
-    ended = all(one.state.is_terminal for one in vertex.attempts)
-    return VertexProgress(
-        vertex_id=vertex.facts.vertex_id,
-        name=vertex.facts.name,
-        parallelism=len(vertex.attempts),
-        states=dict(Counter(one.state for one in vertex.attempts)),
-        records_in=sum(io.records_in for io in ios),
-        records_out=sum(io.records_out for io in ios),
-        busy_ms_per_s=0.0 if ended else max((io.busy_ms_per_s for io in ios), default=0.0),
-        backpressured_ms_per_s=0.0
-        if ended
-        else max((io.backpressured_ms_per_s for io in ios), default=0.0),
-        watermark_ms=lowest if NO_WATERMARK_MS < lowest < LAST_WATERMARK_MS else None,
-    )
+    """Return the job as it is now. `rates`: told of the job before."""
+    return JobPicture(job.job_id, snapshot_of(job, rates), tuple(sentences))
 
 
 _WINDOW_S: Final = 5.0

@@ -6,27 +6,21 @@ Source: the columns of Flink's web UI, which shows the busiest subtask of each v
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.ids import VertexId
-from penstock.engine.model.messages import CheckpointEnded, VertexProgress
+from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.states import JobStatus
 from penstock.engine.model.texts.amounts import bytes_text, duration_text
+from penstock.ops.jobs.checkpoint_record import END_TO_END, figures_of
+from penstock.ops.jobs.diagnosis.watermarks import NO_WATERMARK_MS, lag_of
+from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
 
 _LEAST_WINDOW_S: Final = 3.0
 """Counters come with heartbeats. A rate over less time would jump with them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """When progress is looked at. `since_start_s`: of the job; monotonic. `wall_ms`: since 1970."""
-
-    since_start_s: float
-    wall_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,89 +100,59 @@ def _is_less(new: tuple[int, int], old: tuple[int, int]) -> bool:
     return new[0] < old[0] or new[1] < old[1]
 
 
-class CheckpointNews:
-    """What the newest completed checkpoint was, and whether one is under way."""
-
-    def __init__(self) -> None:
-        self._newest: tuple[CheckpointEnded, float, int] | None = None
-        self._acknowledged_ms: dict[int, int] = {}
-
-    def acknowledged(self, checkpoint_id: int, now_ms: int) -> None:
-        """Note that a task has acknowledged a checkpoint. `now_ms`: by the JobMaster's clock."""
-        self._acknowledged_ms[checkpoint_id] = now_ms
-
-    def ended(self, ended: CheckpointEnded, moment: Moment, now_ms: int) -> None:
-        """Note a checkpoint that has ended. `now_ms`: by the JobMaster's clock, as `triggered_ms` is.
-
-        It took until the last task acknowledged it, as REST and Flink count.
-        """
-        last_ms = self._acknowledged_ms.pop(ended.checkpoint_id, now_ms)
-        for older in [one for one in self._acknowledged_ms if one < ended.checkpoint_id]:
-            del self._acknowledged_ms[older]
-        if ended.location is not None:
-            self._newest = ended, moment.since_start_s, max(0, last_ms - ended.triggered_ms)
-
-    def told(self, moment: Moment, under_way: int) -> str:
-        """Return the state of checkpoints in words."""
-        parts = []
-        if self._newest is not None:
-            ended, at_s, took_ms = self._newest
-            kind, age_ms = ended.checkpoint_type, (moment.since_start_s - at_s) * 1000
-            parts.append(
-                checkpoint_text(kind, ended.checkpoint_id, took_ms, ended.size_bytes, age_ms)
-            )
-        if under_way:
-            parts.append(under_way_text(under_way))
-        return ", ".join(parts)
-
-
-def checkpoint_text(
-    kind: CheckpointType, checkpoint_id: int, took_ms: int, size_bytes: int, age_ms: float
-) -> str:
-    """Return a completed checkpoint in words."""
-    what = "savepoint" if kind.is_savepoint else "checkpoint"
-    size, age = bytes_text(size_bytes), duration_text(age_ms)
-    return f"{what} {checkpoint_id} took {duration_text(took_ms)} ({size}) {age} ago"
-
-
-def under_way_text(count: int) -> str:
-    """Return how many checkpoints are under way."""
-    return "checkpoint under way" if count == 1 else f"{count} checkpoints under way"
-
-
-def snapshot_of(
-    job: tuple[str, JobStatus],
-    vertices: Sequence[VertexProgress],
-    rates: Rates,
-    moment: Moment,
-    checkpoint: str,
-) -> Snapshot:
-    """Return the progress of a job. `job`: its name and status."""
-    per_s = rates.update(
-        moment.since_start_s,
-        {vertex.vertex_id: (vertex.records_in, vertex.records_out) for vertex in vertices},
-    )
-    rows = tuple(_row_of(vertex, per_s[vertex.vertex_id], moment) for vertex in vertices)
-    name, status = job
+def snapshot_of(job: JobSnapshot, rates: Rates) -> Snapshot:
+    """Return the progress of a job. `rates`: told of the job before; of one that has ended the averages are shown."""
+    passed_s = max(0, job.lasted_ms) / 1000
+    counters = {
+        vertex.facts.vertex_id: (
+            sum(io.records_in for io in vertex.ios if io is not None),
+            sum(io.records_out for io in vertex.ios if io is not None),
+        )
+        for vertex in job.vertices
+    }
+    per_s = (Rates(0.0) if job.ended_ms >= 0 else rates).update(passed_s, counters)
+    rows = tuple(_row_of(one, counters, per_s, job.now_ms) for one in job.vertices)
     # A source takes no records in, and a sink sends none.
     total = sum(max(in_per_s, out_per_s) for in_per_s, out_per_s in per_s.values())
-    return Snapshot(name, status, moment.since_start_s, total, checkpoint, rows)
+    return Snapshot(job.facts.name, job.status, passed_s, total, _checkpoints(job), rows)
 
 
-def _row_of(vertex: VertexProgress, per_s: tuple[float, float], moment: Moment) -> VertexRow:
-    states = [f"{count} {state}" for state, count in vertex.states.items() if count]
-    watermark_ms = vertex.watermark_ms
+def _row_of(
+    vertex: VertexSnapshot,
+    counters: Counters,
+    per_s: Mapping[VertexId, tuple[float, float]],
+    now_ms: int,
+) -> VertexRow:
+    ios = [io or TaskIo() for io in vertex.ios]
+    alive = [] if all(one.state.is_terminal for one in vertex.attempts) else ios
+    states = Counter(one.state for one in vertex.attempts)
+    lag_ms = lag_of(min((io.watermark_ms for io in ios), default=NO_WATERMARK_MS), now_ms)
     return VertexRow(
-        name=vertex.name,
-        states=" ".join(states),
-        records_in=vertex.records_in,
-        records_out=vertex.records_out,
-        in_per_s=per_s[0],
-        out_per_s=per_s[1],
-        busy=vertex.busy_ms_per_s / 1000,
-        backpressured=vertex.backpressured_ms_per_s / 1000,
-        lag_ms=None if watermark_ms is None else max(0, moment.wall_ms - watermark_ms),
+        vertex.facts.name,
+        " ".join(f"{count} {state}" for state, count in states.items()),
+        *counters[vertex.facts.vertex_id],
+        *per_s[vertex.facts.vertex_id],
+        busy=max((io.busy_ms_per_s for io in alive), default=0.0) / 1000,
+        backpressured=max((io.backpressured_ms_per_s for io in alive), default=0.0) / 1000,
+        lag_ms=None if lag_ms is None else max(0, lag_ms),
     )
+
+
+def _checkpoints(job: JobSnapshot) -> str:
+    """Return the newest completed checkpoint in words, and whether one is under way."""
+    known, parts = job.checkpoints, []
+    newest, under_way = known.latest_done, known.in_progress if job.ended_ms < 0 else 0
+    if newest is not None:
+        figures = figures_of(newest)
+        what = "savepoint" if newest.checkpoint_type.is_savepoint else "checkpoint"
+        took, size = duration_text(max(0, figures[END_TO_END])), bytes_text(figures["state_size"])
+        age = duration_text(max(0, job.now_ms - newest.ended_ms))
+        parts.append(f"{what} {newest.checkpoint_id} took {took} ({size}) {age} ago")
+    if under_way:
+        parts.append(
+            "checkpoint under way" if under_way == 1 else f"{under_way} checkpoints under way"
+        )
+    return ", ".join(parts)
 
 
 def line_of(snapshot: Snapshot) -> str:

@@ -19,7 +19,7 @@ import re
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,6 +34,8 @@ from penstock.engine.hosting.os.file_systems import (
 from penstock.engine.hosting.os.s3_objects import s3_objects
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.ids import JobId
+from penstock.engine.model.options.option import refusal
+from penstock.engine.model.options.rest import HistoryServerOptions
 from penstock.engine.model.texts.redaction import without_credentials
 from penstock.ops.rest.pieces import pieces_of_archive
 
@@ -166,32 +168,23 @@ class _Archive:
     overview: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Shelf:
-    """All archives at one moment, by kind and id; newest first."""
-
-    archives: dict[tuple[str, str], _Archive] = field(default_factory=dict)
-
-    def overview(self, kind: str) -> list[dict[str, Any]]:
-        return [one.overview for one in self.archives.values() if one.kind == kind]
-
-
 class Library:
-    """`refresh` looks at the folders; `answer` tells what an archive has at a path of the REST API."""
+    """Archives by kind and id, newest first. `refresh` looks at the folders; `answer` tells what an archive has at a path of the REST API."""
 
     def __init__(self, directories: Sequence[str], retained_jobs: int = -1) -> None:
         """Raises ConfigurationError: a directory is of no known file system, or the number is 0 or below -1."""
         if retained_jobs == 0 or retained_jobs < -1:
-            raise ConfigurationError(
-                f"option 'historyserver.archive.retained-jobs' is {retained_jobs}, but it takes -1 "
-                "(all jobs) or a number above 0. Change the setting."
+            key, wanted = (
+                HistoryServerOptions.RETAINED_JOBS.key,
+                "-1 (all jobs) or a number above 0",
             )
+            raise refusal(key, retained_jobs, wanted)
         self._places = [(uri, *_opened(uri)) for uri in directories]
         self._retained_jobs = retained_jobs
         self._known: dict[_File, _Archive] = {}
         self._damaged: set[_File] = set()
         self._complaints: set[object] = set()
-        self._shelf = _Shelf()
+        self._shelf: dict[tuple[str, str], _Archive] = {}
         self._cache: OrderedDict[_File, dict[str, str]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -214,8 +207,8 @@ class Library:
             key=lambda one: one.file.modified_ns
         )  # Of two with one id, the newer one counts.
         archives = {(one.kind, one.archive_id): one for one in known}
-        self._shelf = _Shelf(dict(reversed(archives.items())))
-        return len(self._shelf.overview("jobs"))
+        self._shelf = dict(reversed(archives.items()))
+        return len(_overviews(self._shelf, "jobs"))
 
     def _complain(self, subject: object, text: str, place: str, error: Exception) -> None:
         """Warn, but only once of each subject."""
@@ -256,14 +249,14 @@ class Library:
         """Return the JSON at a path; None: no archive has it. May block: an archive may have to be read."""
         shelf = self._shelf
         if path == "/jobs":
-            jobs = shelf.overview("jobs")
+            jobs = _overviews(shelf, "jobs")
             ids = [{"id": one["jid"], "status": one.get("state")} for one in jobs]
             return json.dumps({"jobs": ids}).encode()
         for kind in _LISTS:
             if path == f"/{kind}/overview":
-                return json.dumps({kind: shelf.overview(kind)}).encode()
+                return json.dumps({kind: _overviews(shelf, kind)}).encode()
         asked = _PATH.fullmatch(path)
-        archive = None if asked is None else shelf.archives.get((asked[1], asked[2]))
+        archive = None if asked is None else shelf.get((asked[1], asked[2]))
         text = None if archive is None else self._entries(archive.file).get(path)
         return None if text is None else text.encode()
 
@@ -283,6 +276,10 @@ class Library:
             while len(self._cache) > 1 and sum(one.size for one in self._cache) > _CACHE_BYTES:
                 self._cache.popitem(last=False)
         return entries
+
+
+def _overviews(shelf: Mapping[tuple[str, str], _Archive], kind: str) -> list[dict[str, Any]]:
+    return [one.overview for one in shelf.values() if one.kind == kind]
 
 
 def _opened(uri: str) -> tuple[Any, str]:

@@ -49,11 +49,12 @@ FIGURES: Final = (
 """The figures of a completed checkpoint that are summed up, by Flink's names."""
 
 
-def figures_of(checkpoint: CheckpointSnapshot) -> dict[str, int]:
-    """Return the figures of one checkpoint, by Flink's names, of what has been acknowledged so far."""
-    acks = [ack for acks in checkpoint.acks.values() for ack in acks]
-    latest = max((ack.ack_ms for ack in acks), default=-1)
-    ended_ms = checkpoint.ended_ms if checkpoint.is_failed else latest
+def figures_of(checkpoint: CheckpointSnapshot, vertex_id: VertexId | None = None) -> dict[str, int]:
+    """Return the figures of a checkpoint, or of one vertex in it, by Flink's names, of what has been acknowledged so far."""
+    acks = checkpoint.every_ack if vertex_id is None else checkpoint.acks.get(vertex_id, ())
+    ended_ms = max((ack.ack_ms for ack in acks), default=-1)
+    if checkpoint.is_failed and vertex_id is None:
+        ended_ms = checkpoint.ended_ms
     return {
         "checkpointed_size": sum(ack.metrics.written_bytes for ack in acks),
         "state_size": sum(ack.state_bytes for ack in acks),
@@ -228,12 +229,6 @@ class CheckpointRecord:
             self._failed.append(self._briefs[0])
         self._briefs.append(brief)
 
-    def ended_one(self, checkpoint_id: int) -> CheckpointSnapshot | None:
-        """Return a checkpoint that has ended, if it is remembered."""
-        latest = (self._now.latest_completed, self._now.latest_savepoint, self._now.latest_failed)
-        known = (*reversed(self._ended), *(one for one in latest if one is not None))
-        return next((one for one in known if one.checkpoint_id == checkpoint_id), None)
-
     def restored(self, event: CheckpointRestored, at_ms: int) -> None:
         self._now = replace(
             self._now,
@@ -287,7 +282,7 @@ def _optional(checkpoint: CheckpointSnapshot | None) -> CheckpointSummary | None
 
 def _summary(checkpoint: CheckpointSnapshot) -> CheckpointSummary:
     figures = figures_of(checkpoint)
-    measured = [ack.metrics for acks in checkpoint.acks.values() for ack in acks]
+    measured = [ack.metrics for ack in checkpoint.every_ack]
     return CheckpointSummary(
         checkpoint_id=checkpoint.checkpoint_id,
         checkpoint_type=checkpoint.checkpoint_type,

@@ -12,15 +12,16 @@ Failures of a job as its record gets them: entries of the exception history, wit
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
 
 from penstock.engine.model.ids import AttemptId, TaskManagerLocation
 from penstock.engine.model.messages import FailureInfo
 from penstock.engine.model.own_places import is_ours
 from penstock.engine.model.texts.error_text import headline_of
+
+T = TypeVar("T")
 
 _FRAME: Final = re.compile(r'\s*(?:\| )?File "(.+)", line (\d+), in (.+)')
 _PART: Final = re.compile(r"  (in operator|at record|built at): +(.*)")
@@ -135,9 +136,33 @@ class FailureGroup:
     is_root: bool
     first_ms: int
     count: int
-    subtasks: tuple[tuple[int, int], ...]
-    more_subtasks: int
-    locations: tuple[tuple[TaskManagerLocation | None, int], ...]
+    subtasks: Mapping[int, int] = field(default_factory=dict)
+    more_subtasks: int = 0
+    locations: Mapping[TaskManagerLocation | None, int] = field(default_factory=dict)
+
+    def with_one(self, seen: FailureSeen, text: FailureText, *, is_root: bool) -> FailureGroup:
+        """Return the group with one more failure, the newest."""
+        subtasks, more = self.subtasks, self.more_subtasks
+        if seen.attempt_id is not None:
+            subtasks = _counted(subtasks, seen.attempt_id.subtask)
+            more += subtasks is self.subtasks
+        return replace(
+            self,
+            text=text,
+            newest=seen,
+            is_root=is_root,
+            first_ms=min(self.first_ms, seen.at_ms),
+            count=self.count + 1,
+            subtasks=subtasks,
+            more_subtasks=more,
+            locations=_counted(self.locations, seen.location),
+        )
+
+
+def _counted(counts: Mapping[T, int], one: T) -> Mapping[T, int]:
+    """Return the counts with one more of this. The same object: there is no room to name it."""
+    has_room = one in counts or len(counts) < MOST_PLACES
+    return {**counts, one: counts.get(one, 0) + 1} if has_room else counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,61 +176,19 @@ class FailureGroups:
 NO_GROUPS: Final = FailureGroups()
 
 
-@dataclass(slots=True)
-class _Group:
-    fingerprint: tuple[str, ...]
-    text: FailureText
-    newest: FailureSeen
-    is_root: bool
-    first_ms: int
-    count: int
-    subtasks: Counter[int]
-    more_subtasks: int
-    locations: Counter[TaskManagerLocation | None]
-
-    def add(self, seen: FailureSeen, text: FailureText, *, is_root: bool) -> None:
-        self.text, self.newest, self.is_root = text, seen, is_root
-        self.first_ms = min(self.first_ms, seen.at_ms)
-        self.count += 1
-        if seen.attempt_id is not None:
-            subtask = seen.attempt_id.subtask
-            has_room = subtask in self.subtasks or len(self.subtasks) < MOST_PLACES
-            if has_room:
-                self.subtasks[subtask] += 1
-            else:
-                self.more_subtasks += 1
-        if seen.location in self.locations or len(self.locations) < MOST_PLACES:
-            self.locations[seen.location] += 1
-
-    def told(self) -> FailureGroup:
-        return FailureGroup(
-            self.fingerprint,
-            self.text,
-            self.newest,
-            self.is_root,
-            self.first_ms,
-            self.count,
-            tuple(self.subtasks.items()),
-            self.more_subtasks,
-            tuple(self.locations.items()),
-        )
-
-
 class FailureRecord:
     """`entries`: the newest failures, as they were told last."""
 
     def __init__(self) -> None:
         self.entries: tuple[tuple[FailureSeen, tuple[FailureSeen, ...]], ...] = ()
-        self._groups: dict[tuple[str, ...], _Group] = {}
+        self._groups: dict[tuple[str, ...], FailureGroup] = {}
         self._keys: dict[int, tuple[str, ...]] = {}
         self._seen = 0
         self._forgotten = 0
-        self._told: FailureGroups | None = NO_GROUPS
 
     def apply(self, event: FailuresSeen) -> None:
         """Take all entries of the history. Those that were told before are counted once, by their numbers."""
         self.entries = event.entries
-        self._told = None
         former, self._keys = self._keys, {}
         last = self._seen
         for root, others in event.entries:
@@ -216,11 +199,8 @@ class FailureRecord:
                     self._know(seen, former[seen.number], is_root=seen is root)
 
     def groups(self) -> FailureGroups:
-        """Return all groups. The same object as before if nothing has failed."""
-        if self._told is None:
-            ones = reversed(self._groups.values())
-            self._told = FailureGroups(tuple(one.told() for one in ones), self._forgotten)
-        return self._told
+        """Return all groups, the one with the newest failure first."""
+        return FailureGroups(tuple(reversed(self._groups.values())), self._forgotten)
 
     def _take(self, seen: FailureSeen, *, is_root: bool) -> None:
         self._seen = max(self._seen, seen.number)
@@ -229,9 +209,10 @@ class FailureRecord:
         self._keys[seen.number] = key
         group = self._groups.pop(key, None)
         if group is None:
-            group = _Group(key, text, seen, is_root, seen.at_ms, 0, Counter(), 0, Counter())
-        group.add(seen, text, is_root=is_root)
-        self._groups[key] = group  # The newest one is the last.
+            group = FailureGroup(key, text, seen, is_root, seen.at_ms, 0)
+        self._groups[key] = group.with_one(
+            seen, text, is_root=is_root
+        )  # The newest one is the last.
         if len(self._groups) > MOST_GROUPS:
             del self._groups[next(iter(self._groups))]
             self._forgotten += 1
@@ -241,4 +222,4 @@ class FailureRecord:
         self._keys[seen.number] = key
         group = self._groups.get(key)
         if group is not None and group.newest.number == seen.number:
-            group.newest, group.is_root = seen, is_root
+            self._groups[key] = replace(group, newest=seen, is_root=is_root)

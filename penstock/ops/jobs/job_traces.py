@@ -9,9 +9,8 @@ its restored bytes as far as tasks have reported them.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from penstock.engine.model.checkpoints import CheckpointType
@@ -31,6 +30,7 @@ from penstock.ops.jobs.checkpoint_record import figures_of
 from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from penstock.ops.jobs.record import JobRecord
 from penstock.ops.jobs.snapshots import CheckpointSnapshot, SpanDetail, SubtaskCheckpoint
+from penstock.ops.metrics.job_metrics import StateCounts
 
 AttributeValue: TypeAlias = str | int | float
 Attributes: TypeAlias = Mapping[str, AttributeValue]
@@ -114,10 +114,18 @@ def checkpoint_attributes(checkpoint: CheckpointSnapshot) -> dict[str, Attribute
 
 def checkpoint_span(checkpoint: CheckpointSnapshot, detail: SpanDetail) -> Span:
     """Return the span, from the trigger to the last acknowledgement; without any, to the end."""
-    acks = [ack for of_vertex in checkpoint.acks.values() for ack in of_vertex]
-    attributes = checkpoint_attributes(checkpoint) | dict(_totals(acks))
+    acks = checkpoint.every_ack
+    totals = _totals(acks)
+    for name in _ONLY_MAX:
+        del totals[f"sum{name}"]
+    attributes = checkpoint_attributes(checkpoint) | totals
     if detail is SpanDetail.SPAN_PER_CHECKPOINT_WITH_TASKS:
-        attributes |= dict(_by_vertex(checkpoint))
+        of_vertices = [*map(_totals, checkpoint.acks.values())]
+        attributes |= {
+            f"perTask{what}{name}": str([one[f"{what.lower()}{name}"] for one in of_vertices])
+            for name in _FIGURES
+            for what in ("Max", "Sum")
+        }
     has_children = detail in {
         SpanDetail.CHILDREN_SPANS_PER_TASK,
         SpanDetail.CHILDREN_SPANS_PER_SUBTASK,
@@ -128,48 +136,34 @@ def checkpoint_span(checkpoint: CheckpointSnapshot, detail: SpanDetail) -> Span:
     return Span(SCOPE, "Checkpoint", begin_ms, end_ms, attributes, tuple(children))
 
 
-def _totals(acks: Sequence[SubtaskCheckpoint]) -> Iterator[tuple[str, int]]:
+def _totals(acks: Sequence[SubtaskCheckpoint]) -> dict[str, AttributeValue]:
+    found: dict[str, AttributeValue] = {}
     for name, figure in _FIGURES.items():
         values = [round(figure(ack)) for ack in acks]
-        yield f"max{name}", max(values, default=0)
-        if name not in _ONLY_MAX:
-            yield f"sum{name}", sum(values)
-
-
-def _by_vertex(checkpoint: CheckpointSnapshot) -> Iterator[tuple[str, str]]:
-    for name, figure in _FIGURES.items():
-        values = [[round(figure(ack)) for ack in acks] for acks in checkpoint.acks.values()]
-        yield f"perTaskMax{name}", str([max(of_vertex) for of_vertex in values])
-        yield f"perTaskSum{name}", str([sum(of_vertex) for of_vertex in values])
+        found |= {f"max{name}": max(values, default=0), f"sum{name}": sum(values)}
+    return found
 
 
 def _children(checkpoint: CheckpointSnapshot, detail: SpanDetail) -> Iterator[Span]:
     for vertex_id, acks in checkpoint.acks.items():
         subtasks = tuple(_subtask(checkpoint, vertex_id, ack) for ack in acks)
-        attributes: dict[str, AttributeValue] = {
-            "checkpointId": checkpoint.checkpoint_id,
-            "jobVertexId": str(vertex_id),
-        }
-        for name, figure in _FIGURES.items():
-            values = [round(figure(ack)) for ack in acks]
-            attributes |= {f"max{name}": max(values), f"sum{name}": sum(values)}
         yield Span(
             SCOPE,
             "Checkpoint_Task",
             min(one.start_ms for one in subtasks),
             max(one.end_ms for one in subtasks),
-            attributes,
+            _place(checkpoint, vertex_id) | _totals(acks),
             subtasks if detail is SpanDetail.CHILDREN_SPANS_PER_SUBTASK else (),
         )
 
 
+def _place(checkpoint: CheckpointSnapshot, vertex_id: VertexId) -> dict[str, AttributeValue]:
+    return {"checkpointId": checkpoint.checkpoint_id, "jobVertexId": str(vertex_id)}
+
+
 def _subtask(checkpoint: CheckpointSnapshot, vertex_id: VertexId, ack: SubtaskCheckpoint) -> Span:
-    attributes: dict[str, AttributeValue] = {
-        "checkpointId": checkpoint.checkpoint_id,
-        "jobVertexId": str(vertex_id),
-        "subtaskId": ack.subtask,
-    }
-    attributes |= {name: round(figure(ack)) for name, figure in _FIGURES.items()}
+    figures = {name: round(figure(ack)) for name, figure in _FIGURES.items()}
+    attributes = {**_place(checkpoint, vertex_id), "subtaskId": ack.subtask, **figures}
     begin_ms = checkpoint.triggered_ms + round(ack.metrics.start_delay_ms)
     return Span(SCOPE, "Checkpoint_Subtask", begin_ms, ack.ack_ms, attributes)
 
@@ -181,7 +175,6 @@ _ALL_RUN: Final = (
     "org.apache.flink.runtime.scheduler.metrics.AllSubTasksRunningOrFinishedStateTimeMetrics"
 )
 _FAILURES: Final = "org.apache.flink.runtime.scheduler.adaptive.JobFailureMetricReporter"
-_SETTLED: Final = (ExecutionState.RUNNING, ExecutionState.FINISHED)
 _CLOCKS_DIFFER_MS: Final = 100
 """The time of a failure of the whole job may be told so much differently each time: two clocks are compared anew."""
 _GIVEN_UP: Final = frozenset({JobStatus.FAILING, JobStatus.FAILED})
@@ -224,8 +217,7 @@ class JobTraces:
         }
         self.is_wanted = True
         self._is_streaming = facts.job_type is JobType.STREAMING
-        self._states: dict[ExecutionVertexId, ExecutionState] = {}
-        self._counts: Counter[ExecutionState] = Counter()
+        self._counts = StateCounts()
         self._status: JobStatus | None = None
         self._failed_attempts: set[AttemptId] = set()
         self._failed_ms: list[int] = []
@@ -259,9 +251,7 @@ class JobTraces:
         if checkpoint is None:  # It failed before it began.
             return
         span = checkpoint_span(checkpoint, self._record.facts.reporting.span_detail)
-        yield self._span(
-            span.name, (span.start_ms, span.end_ms), dict(span.attributes), children=span.children
-        )
+        yield replace(span, attributes={**self._variables, **span.attributes})
         yield self._event(SCOPE, "CheckpointEvent", at_ms, checkpoint_attributes(checkpoint))
 
     def _status_changed(self, status: JobStatus, at_ms: int) -> Iterator[Trace]:
@@ -294,7 +284,7 @@ class JobTraces:
 
     def _moved(self, event: ExecutionStateChanged, at_ms: int) -> Iterator[Trace]:
         subtask, new = event.attempt_id.execution_vertex_id, event.new
-        self._count(subtask, new)
+        self._counts.moved(subtask, new)
         if new is ExecutionState.FAILED:
             if self._failure is None:
                 self._failure = _Failure(at_ms, event.cause)
@@ -314,16 +304,8 @@ class JobTraces:
             self._start.took_ms[subtask] = at_ms - began_ms
         yield from self._settle(at_ms)
 
-    def _count(self, subtask: ExecutionVertexId, new: ExecutionState) -> None:
-        former = self._states.get(subtask)
-        if former is not None:
-            self._counts[former] -= 1
-        self._states[subtask] = new
-        self._counts[new] += 1
-
     def _settle(self, at_ms: int) -> Iterator[Trace]:
-        settled = sum(self._counts[state] for state in _SETTLED)
-        all_run = settled == len(self._states)
+        all_run = self._counts.all_settled
         if all_run is self._all_run or not self._is_streaming:
             return
         self._all_run = all_run
@@ -380,8 +362,7 @@ class JobTraces:
         }
         if self._restored is not None:
             attributes["checkpointId"] = self._restored.checkpoint_id
-        span = (failure.began_ms, at_ms)
-        yield self._span("JobRecovery", span, attributes, scope=RECOVERY_SCOPE)
+        yield self._span("JobRecovery", (failure.began_ms, at_ms), attributes, RECOVERY_SCOPE)
 
     # ------------------------------------------------------------------ how it is told
 
@@ -390,12 +371,10 @@ class JobTraces:
         name: str,
         span: tuple[int, int],
         attributes: dict[str, AttributeValue],
-        *,
         scope: str = SCOPE,
-        children: tuple[Span, ...] = (),
     ) -> Span:
         """`span`: from and to, epoch ms."""
-        return Span(scope, name, *span, {**self._variables, **attributes}, children)
+        return Span(scope, name, *span, {**self._variables, **attributes})
 
     def _event(
         self, scope: str, name: str, at_ms: int, attributes: dict[str, AttributeValue]

@@ -28,7 +28,6 @@ class LaneRecord:
     def __init__(self) -> None:
         self._changes: deque[tuple[str, int]] = deque(maxlen=MOST_CHANGES)
         self._forgotten = 0
-        self._told: Lane | None = NO_LANE
 
     def enter(self, state: str, at_ms: int) -> None:
         """It is in this state from now on."""
@@ -36,36 +35,25 @@ class LaneRecord:
             return
         self._forgotten += len(self._changes) == MOST_CHANGES
         self._changes.append((state, at_ms))
-        self._told = None
 
     def told(self) -> Lane:
-        """Return the lane. The same object as before if nothing has changed."""
-        if self._told is None:
-            self._told = Lane(tuple(self._changes), self._forgotten)
-        return self._told
+        return Lane(tuple(self._changes), self._forgotten)
 
 
-class VertexLane:
+class VertexLane(LaneRecord):
     """The one state that Flink gives to all subtasks of a vertex, over time."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._counts: Counter[ExecutionState] = Counter()
-        self._lane = LaneRecord()
 
-    def moved(self, old: ExecutionState | None, new: ExecutionState, at_ms: int) -> None:
-        """A subtask is in another state. `old` None: the subtask is new."""
+    def moved(self, old: ExecutionState | None, new: ExecutionState | None, at_ms: int) -> None:
+        """A subtask is in another state. `old` None: the subtask is new. `new` None: it is there no more."""
         if old is new:
             return
         if old is not None:
             self._counts[old] -= 1
-        self._counts[new] += 1
-        self._lane.enter(str(aggregate_state(self._counts)), at_ms)
-
-    def gone(self, state: ExecutionState, at_ms: int) -> None:
-        """A subtask in this state is there no more."""
-        self._counts[state] -= 1
+        if new is not None:
+            self._counts[new] += 1
         if self._counts.total():
-            self._lane.enter(str(aggregate_state(self._counts)), at_ms)
-
-    def told(self) -> Lane:
-        return self._lane.told()
+            self.enter(str(aggregate_state(self._counts)), at_ms)

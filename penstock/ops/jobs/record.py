@@ -23,7 +23,6 @@ from penstock.engine.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointEnded,
     ExecutionStateChanged,
-    FailureInfo,
     Heartbeat,
     JobStatusChanged,
     RegisterTaskManager,
@@ -47,7 +46,7 @@ from penstock.ops.jobs.snapshots import (
     VertexSnapshot,
     VerticesReplaced,
 )
-from penstock.ops.jobs.story_record import StoryRecord
+from penstock.ops.jobs.story_record import STORIED, StoryRecord
 
 _FORMER_ATTEMPTS: Final = 16
 """How many earlier attempts of a subtask are kept, as `jobmanager.execution.attempts-history-size`."""
@@ -58,48 +57,47 @@ class JobRecord:
     """One job."""
 
     def __init__(self, facts: JobFacts) -> None:
-        self.facts = facts
-        self._status = JobStatus.INITIALIZING
-        self._timestamps = {JobStatus.INITIALIZING: facts.submitted_ms}
+        since = {JobStatus.INITIALIZING: facts.submitted_ms}
+        self._job = JobSnapshot(facts, JobStatus.INITIALIZING, since)
+        self._changed_ms = facts.submitted_ms
         self._vertices = {one.vertex_id: _VertexRecord(one, facts) for one in facts.vertices}
         self._checkpoints = CheckpointRecord(facts.history_size)
         self._failures = FailureRecord()
         self._taskmanagers: dict[ResourceId, TaskManagerSnapshot] = {}
-        self._restarts = 0
-        self._changed_ms = facts.submitted_ms
-        self._ended_ms = -1
-        self._failure: FailureInfo | None = None
         self._story = StoryRecord(facts.submitted_ms)
-        self._missing: SlotsMissing | None = None
+
+    @property
+    def facts(self) -> JobFacts:
+        return self._job.facts
 
     def apply(self, event: Any, at_ms: int) -> None:
         """Take one event. `at_ms`: epoch milliseconds. Events of unknown kinds change nothing."""
         take = _TAKEN.get(type(event))
-        if take is not None:
-            take(self, event, at_ms)
+        # The end is told twice: as it happens, and when everything is cleaned up.
+        if take is None or (
+            isinstance(event, JobStatusChanged) and event.status is self._job.status
+        ):
+            return
+        if type(event) in STORIED:
+            self._story.apply(event, at_ms)
+        take(self, event, at_ms)
 
     def snapshot(self, now_ms: int) -> JobSnapshot:
-        return JobSnapshot(
-            facts=self.facts,
-            status=self._status,
-            timestamps=dict(self._timestamps),
+        return replace(
+            self._job,
             vertices=tuple(one.snapshot() for one in self._vertices.values()),
             checkpoints=self._checkpoints.snapshot(),
             failures=self._failures.entries,
             taskmanagers=tuple(self._taskmanagers.values()),
-            restarts=self._restarts,
             now_ms=now_ms,
             changed_ms=self._changed_ms,
-            ended_ms=self._ended_ms,
-            failure=self._failure,
             story=self._story.story(),
             failure_groups=self._failures.groups(),
-            missing_slots=self._missing,
         )
 
     def ended_checkpoint(self, checkpoint_id: int) -> CheckpointSnapshot | None:
         """Return a checkpoint that has ended, if it is remembered."""
-        return self._checkpoints.ended_one(checkpoint_id)
+        return self._checkpoints.snapshot().of(checkpoint_id)
 
     def io_of(self, subtask: ExecutionVertexId) -> TaskIo | None:
         """Return what the current attempt of a subtask reported last; None: nothing yet."""
@@ -107,16 +105,16 @@ class JobRecord:
         return None if vertex is None else vertex.io_of(subtask.subtask)
 
     def _status_changed(self, event: JobStatusChanged, at_ms: int) -> None:
-        if event.status is self._status:
-            return  # The end is told twice: as it happens, and when everything is cleaned up.
-        self._story.apply(event, at_ms)
-        self._status = event.status
-        self._timestamps[event.status] = self._changed_ms = at_ms
-        self._failure = event.failure or self._failure
-        if event.status is JobStatus.RESTARTING:
-            self._restarts += 1
-        if event.status.is_terminal:
-            self._ended_ms = at_ms
+        job = self._job
+        self._changed_ms = at_ms
+        self._job = replace(
+            job,
+            status=event.status,
+            timestamps={**job.timestamps, event.status: at_ms},
+            failure=event.failure or job.failure,
+            restarts=job.restarts + (event.status is JobStatus.RESTARTING),
+            ended_ms=at_ms if event.status.is_terminal else job.ended_ms,
+        )
 
     def _execution_changed(self, event: ExecutionStateChanged, at_ms: int) -> None:
         self._changed_ms = at_ms
@@ -130,7 +128,6 @@ class JobRecord:
             vertex.deployed(event)
 
     def _reset(self, event: ResetSubtasks, at_ms: int) -> None:
-        self._story.apply(event, at_ms)
         for execution_vertex_id in event.vertices:
             vertex = self._vertices.get(execution_vertex_id.vertex_id)
             if vertex is not None:
@@ -146,7 +143,7 @@ class JobRecord:
         }
         kept = [one.name for one in event.vertices if one.vertex_id in event.kept]
         self._story.rescaled(changed, kept, event.checkpoint_id, at_ms)
-        self.facts = replace(self.facts, vertices=event.vertices)
+        self._job = replace(self._job, facts=replace(self.facts, vertices=event.vertices))
         self._changed_ms = at_ms
         for facts in event.vertices:
             vertex = self._vertices.get(facts.vertex_id)
@@ -165,7 +162,6 @@ class JobRecord:
         self._checkpoints.triggered(event, at_ms, subtasks, ended)
 
     def _registered(self, event: RegisterTaskManager, at_ms: int) -> None:
-        self._story.apply(event, at_ms)
         known = TaskManagerSnapshot(event.resource_id, event, at_ms, at_ms)
         self._taskmanagers[event.resource_id] = known
         lost = [key for key, one in self._taskmanagers.items() if one.lost is not None]
@@ -178,25 +174,16 @@ class JobRecord:
         if known is not None:
             self._taskmanagers[event.resource_id] = replace(known, heard_ms=at_ms)
 
-    def _lost(self, event: TaskManagerLost, at_ms: int) -> None:
-        self._story.apply(event, at_ms)
+    def _lost(self, event: TaskManagerLost, _at_ms: int) -> None:
         known = self._taskmanagers.get(event.resource_id)
         if known is not None:
             self._taskmanagers[event.resource_id] = replace(known, lost=event.cause)
 
-    def _checkpoint_ended(self, event: CheckpointEnded, at_ms: int) -> None:
-        self._story.apply(event, at_ms)
-        self._checkpoints.ended(event, at_ms)
-
-    def _restored(self, event: CheckpointRestored, at_ms: int) -> None:
-        self._story.apply(event, at_ms)
-        self._checkpoints.restored(event, at_ms)
-
     def _slots_missing(self, event: SlotsMissing, _at_ms: int) -> None:
-        self._missing = event
+        self._job = replace(self._job, missing_slots=event)
 
     def _rescales_told(self, event: Rescales, at_ms: int) -> None:
-        self._story.rescales_told(event)
+        self._story.rescales = event
         self._changed_ms = at_ms
 
     def _failed(self, event: FailuresSeen, at_ms: int) -> None:
@@ -210,14 +197,14 @@ class _VertexRecord:
     def __init__(self, facts: VertexFacts, job: JobFacts) -> None:
         self._facts = facts
         self._began_ms = job.submitted_ms
-        self._attempts = [self._created(subtask, 0) for subtask in range(max(0, facts.parallelism))]
-        self._ios: list[TaskIo | None] = [None] * len(self._attempts)
-        self._reported_ms = [0] * len(self._attempts)
+        self._attempts: list[AttemptSnapshot] = []
+        self._ios: list[TaskIo | None] = []
+        self._reported_ms: list[int] = []
         self._former: dict[int, deque[FormerAttempt]] = {}
         self._snapshot: VertexSnapshot | None = None
         self._lane = VertexLane()
-        for one in self._attempts:
-            self._lane.moved(None, one.state, one.since[-1][1])
+        while len(self._attempts) < facts.parallelism:
+            self._append(0, self._began_ms)
 
     @property
     def parallelism(self) -> int:
@@ -250,16 +237,13 @@ class _VertexRecord:
         """Its subtasks begin anew, with this number of the attempt, and are as many as the facts say."""
         self._facts = facts
         for one in self._attempts[facts.parallelism :]:
-            self._lane.gone(one.state, at_ms)
+            self._lane.moved(one.state, None, at_ms)
         for kept in (self._attempts, self._ios, self._reported_ms):
             del kept[facts.parallelism :]
         for subtask in range(len(self._attempts)):
             self._replace(subtask, attempt, at_ms)
-        for subtask in range(len(self._attempts), facts.parallelism):
-            self._attempts.append(self._created(subtask, attempt, at_ms))
-            self._lane.moved(None, ExecutionState.CREATED, at_ms)
-            self._ios.append(None)
-            self._reported_ms.append(0)
+        while len(self._attempts) < facts.parallelism:
+            self._append(attempt, at_ms)
         self._snapshot = None
 
     def io_of(self, subtask: int) -> TaskIo | None:
@@ -289,10 +273,7 @@ class _VertexRecord:
     def _current(self, attempt_id: AttemptId, at_ms: int) -> AttemptSnapshot | None:
         """Return the attempt; a newer one replaces the current one. None: it is a former one."""
         while attempt_id.subtask >= len(self._attempts):  # A parallelism that was decided later.
-            self._attempts.append(self._created(len(self._attempts), 0))
-            self._lane.moved(None, ExecutionState.CREATED, at_ms)
-            self._ios.append(None)
-            self._reported_ms.append(0)
+            self._append(0, self._began_ms)
             self._facts = replace(self._facts, parallelism=len(self._attempts))
         known = self._attempts[attempt_id.subtask]
         if attempt_id.attempt > known.attempt:
@@ -304,7 +285,7 @@ class _VertexRecord:
         former = self._former.setdefault(subtask, deque(maxlen=_FORMER_ATTEMPTS))
         former.append(FormerAttempt(self._attempts[subtask], self._ios[subtask]))
         self._ios[subtask] = None
-        self._put(self._created(subtask, attempt, at_ms))
+        self._put(_created(subtask, attempt, at_ms))
 
     def _put(self, attempt: AttemptSnapshot) -> None:
         former = self._attempts[attempt.subtask]
@@ -312,9 +293,17 @@ class _VertexRecord:
         self._attempts[attempt.subtask] = attempt
         self._snapshot = None
 
-    def _created(self, subtask: int, attempt: int, at_ms: int | None = None) -> AttemptSnapshot:
-        since = ((ExecutionState.CREATED, self._began_ms if at_ms is None else at_ms),)
-        return AttemptSnapshot(subtask, attempt, ExecutionState.CREATED, since)
+    def _append(self, attempt: int, at_ms: int) -> None:
+        """There is one subtask more."""
+        self._attempts.append(_created(len(self._attempts), attempt, at_ms))
+        self._lane.moved(None, ExecutionState.CREATED, at_ms)
+        self._ios.append(None)
+        self._reported_ms.append(0)
+
+
+def _created(subtask: int, attempt: int, at_ms: int) -> AttemptSnapshot:
+    since = ((ExecutionState.CREATED, at_ms),)
+    return AttemptSnapshot(subtask, attempt, ExecutionState.CREATED, since)
 
 
 _TAKEN: Final[dict[type, Callable[[JobRecord, Any, int], None]]] = {
@@ -326,8 +315,8 @@ _TAKEN: Final[dict[type, Callable[[JobRecord, Any, int], None]]] = {
     TaskIoReported: JobRecord._io_reported,
     TriggerCheckpoint: JobRecord._triggered,
     AcknowledgeCheckpoint: lambda own, event, at_ms: own._checkpoints.acknowledged(event, at_ms),
-    CheckpointEnded: JobRecord._checkpoint_ended,
-    CheckpointRestored: JobRecord._restored,
+    CheckpointEnded: lambda own, event, at_ms: own._checkpoints.ended(event, at_ms),
+    CheckpointRestored: lambda own, event, at_ms: own._checkpoints.restored(event, at_ms),
     FailuresSeen: JobRecord._failed,
     SlotsMissing: JobRecord._slots_missing,
     Rescales: JobRecord._rescales_told,

@@ -5,10 +5,12 @@ Source: Flink ArchivedExecutionGraph, CheckpointStatsSnapshot, TaskManagerInfo.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from penstock.engine.machines.checkpoints.settings import CheckpointSettings
+from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings
 from penstock.engine.model.checkpoints import CheckpointMetrics, CheckpointType, RestoredCheckpoint
 from penstock.engine.model.config import Layer
 from penstock.engine.model.elastic import Rescales
@@ -62,21 +64,11 @@ class VerticesReplaced:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFacts:
-    """How a job takes checkpoints, as `/jobs/:jobid/checkpoints/config` tells it. `interval_ms` None: only savepoints are taken."""
+    """How a job takes checkpoints, and where its state is."""
 
-    mode: str = "exactly_once"
-    interval_ms: int | None = None
-    timeout_ms: int = 600_000
-    min_pause_ms: int = 0
-    max_concurrent: int = 1
-    is_retained: bool = False
-    is_deleted_on_cancellation: bool = True
+    settings: CheckpointSettings = field(default_factory=CheckpointSettings)
     state_backend: str = "hashmap"
     storage: str = ""
-    is_unaligned: bool = False
-    tolerable_failures: int = 0
-    aligned_timeout_ms: int = 0
-    is_after_tasks_finish: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +82,10 @@ class RestartFacts:
 
 @dataclass(frozen=True, slots=True)
 class ElasticFacts:
-    """When a job is rescaled, as `/jobs/:jobid/rescales/config` tells it. `wait_timeout_ms` None: a job waits for its slots for ever.
+    """When a job is rescaled."""
 
-    `max_delay_ms`: the longest wait of a rescale for a checkpoint of the job's own. `checkpoint_failures`: so many that fail end that wait.
-    """
-
-    history_size: int = 0
-    is_reactive: bool = False
-    wait_timeout_ms: int | None = 300_000
-    submission_stabilization_ms: int = 10_000
+    settings: AdaptiveSettings = field(default_factory=AdaptiveSettings)
     slot_idle_timeout_ms: int = 50_000
-    cooldown_ms: int = 30_000
-    stabilization_ms: int = 60_000
-    max_delay_ms: int | None = None
-    checkpoint_failures: int = 2
 
 
 class SpanDetail(StrEnum):
@@ -155,6 +137,11 @@ class JobFacts:
     late_after_ms: int = 1_500
     options: OptionFacts = field(default_factory=OptionFacts)
     elastic: ElasticFacts = ElasticFacts()
+
+    @property
+    def checkpoint_interval_ms(self) -> int | None:
+        """None: only savepoints are taken."""
+        return None if self.checkpoints is None else self.checkpoints.settings.interval_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +211,11 @@ class CheckpointSnapshot:
     ended_subtasks: Mapping[VertexId, frozenset[int]] = field(default_factory=dict)
 
     @property
+    def every_ack(self) -> list[SubtaskCheckpoint]:
+        """The acknowledgements of all vertices."""
+        return [ack for acks in self.acks.values() for ack in acks]
+
+    @property
     def is_completed(self) -> bool:
         return self.location is not None
 
@@ -271,6 +263,12 @@ class CheckpointsSnapshot:
     figures: Mapping[str, Figures] = field(default_factory=dict)
     briefs: tuple[CheckpointBrief, ...] = ()
 
+    @property
+    def latest_done(self) -> CheckpointSnapshot | None:
+        """The newest completed checkpoint or savepoint."""
+        done = (one for one in (self.latest_completed, self.latest_savepoint) if one is not None)
+        return max(done, key=lambda one: one.checkpoint_id, default=None)
+
     def of(self, checkpoint_id: int) -> CheckpointSnapshot | None:
         """Return the checkpoint if it is remembered."""
         latest = (self.latest_completed, self.latest_savepoint, self.latest_failed)
@@ -286,6 +284,14 @@ class Figures:
     maximum: int = 0
     average: int = 0
     percentiles: tuple[float, ...] = ()
+
+    @staticmethod
+    def of(ordered: Sequence[int], percentiles: Iterable[float] = ()) -> Figures:
+        """Return the distribution of values in their order."""
+        if not ordered:
+            return Figures()
+        average = sum(ordered) // len(ordered)
+        return Figures(ordered[0], ordered[-1], average, tuple(percentiles))
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,13 +314,13 @@ class JobSnapshot:
     facts: JobFacts
     status: JobStatus
     timestamps: Mapping[JobStatus, int]
-    vertices: tuple[VertexSnapshot, ...]
-    checkpoints: CheckpointsSnapshot
-    failures: tuple[tuple[FailureSeen, tuple[FailureSeen, ...]], ...]
-    taskmanagers: tuple[TaskManagerSnapshot, ...]
-    restarts: int
-    now_ms: int
-    changed_ms: int
+    vertices: tuple[VertexSnapshot, ...] = ()
+    checkpoints: CheckpointsSnapshot = CheckpointsSnapshot()
+    failures: tuple[tuple[FailureSeen, tuple[FailureSeen, ...]], ...] = ()
+    taskmanagers: tuple[TaskManagerSnapshot, ...] = ()
+    restarts: int = 0
+    now_ms: int = -1
+    changed_ms: int = -1
     ended_ms: int = -1
     failure: FailureInfo | None = None
     story: Story = NO_STORY
@@ -329,6 +335,16 @@ class JobSnapshot:
     @property
     def job_id(self) -> JobId:
         return self.facts.job_id
+
+    @property
+    def until_ms(self) -> int:
+        """The job's end, or now."""
+        return self.now_ms if self.ended_ms < 0 else self.ended_ms
+
+    @property
+    def lasted_ms(self) -> int:
+        """How long the job has lasted since it was submitted."""
+        return self.until_ms - self.facts.submitted_ms
 
     def vertex(self, vertex_id: str) -> VertexSnapshot | None:
         return next((one for one in self.vertices if one.facts.vertex_id == vertex_id), None)

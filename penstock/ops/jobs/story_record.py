@@ -26,6 +26,11 @@ from penstock.engine.model.texts.amounts import counted
 from penstock.ops.jobs.lane import NO_LANE, Lane, LaneRecord
 
 MOST_EVENTS: Final = 1000
+STORIED: Final = frozenset({
+    CheckpointEnded, CheckpointRestored, JobStatusChanged, RegisterTaskManager, ResetSubtasks,
+    TaskManagerLost,
+})  # fmt: skip
+"""The kinds of events that are told."""
 
 
 class StoryKind(StrEnum):
@@ -78,22 +83,20 @@ NO_STORY: Final = Story()
 
 
 class StoryRecord:
-    """The newest events, and how many older ones are forgotten."""
+    """The newest events, and how many older ones are forgotten. `rescales`: what is known of the job's rescales now."""
 
     def __init__(self, submitted_ms: int) -> None:
         self._forgotten: Counter[StoryKind] = Counter()
         self._statuses = LaneRecord()
         self._statuses.enter(str(JobStatus.INITIALIZING), submitted_ms)
         self._events: deque[StoryEvent] = deque(maxlen=MOST_EVENTS)
-        self._rescales: Rescales | None = None
-        self._told: Story | None = None
+        self.rescales: Rescales | None = None
 
     def apply(self, event: Any, at_ms: int) -> None:
         """Take one event of the job; most kinds are no part of its story."""
         found = _event_of(event, at_ms)
         if found is None:
             return
-        self._told = None
         if isinstance(event, JobStatusChanged):
             self._statuses.enter(str(event.status), at_ms)
         last = self._events[-1] if self._events else None
@@ -103,7 +106,6 @@ class StoryRecord:
         self._add(found)
 
     def _add(self, found: StoryEvent) -> None:
-        self._told = None
         if len(self._events) == MOST_EVENTS:
             self._forgotten[self._events[0].kind] += 1
         self._events.append(found)
@@ -127,16 +129,10 @@ class StoryRecord:
         text = f"the job is rescaled at {place}: {what}{beside}"
         self._add(StoryEvent(at_ms, StoryKind.RESCALE, text))
 
-    def rescales_told(self, rescales: Rescales) -> None:
-        """What is known of the job's rescales now."""
-        self._told, self._rescales = None, rescales
-
     def story(self) -> Story:
-        """Return what has happened. The same object as before if nothing is new."""
-        if self._told is None:
-            events, statuses = tuple(self._events), self._statuses.told()
-            self._told = Story(events, dict(self._forgotten), statuses, self._rescales)
-        return self._told
+        """Return what has happened."""
+        events, statuses = tuple(self._events), self._statuses.told()
+        return Story(events, dict(self._forgotten), statuses, self.rescales)
 
 
 def _event_of(event: Any, at_ms: int) -> StoryEvent | None:

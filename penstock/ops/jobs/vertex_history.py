@@ -14,11 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.states import ExecutionState
+from penstock.ops.jobs.diagnosis.watermarks import lag_of
 from penstock.ops.jobs.snapshots import CheckpointSnapshot, JobSnapshot, VertexSnapshot
 from penstock.ops.metrics.history_rings import (
     FINE,
@@ -127,8 +129,7 @@ def _percent(ms_per_s: float) -> int:
 
 _WORK_OF_A_VERTEX: Final = 25
 """A row is as much work as so many subtasks."""
-_NO_WATERMARK: Final = -(2**63)
-_LAST_WATERMARK: Final = 2**63 - 1
+_FLOWS: Final = attrgetter("records_in", "records_out", "bytes_in", "bytes_out")
 _NONE: Final = math.nan
 _Pair: TypeAlias = tuple[TaskIo, TaskIo, float]
 """What an attempt reported last, what it had reported before, and the seconds between."""
@@ -234,21 +235,22 @@ def _pairs(former: VertexSnapshot, vertex: VertexSnapshot, of: slice) -> list[_P
     ]
 
 
+def rates_between(io: TaskIo, before: TaskIo, seconds: float) -> list[float]:
+    """Return records and bytes per second, in and out, between two reports of an attempt."""
+    flows = zip(_FLOWS(io), _FLOWS(before), strict=True)
+    return [(now - then) / seconds for now, then in flows]
+
+
 def _rates(pairs: Sequence[_Pair], subtasks: int) -> list[float]:
     """Return records and bytes per second, in and out."""
     if not pairs:
         return [_NONE] * 4
     factor = subtasks / len(pairs)
-    return [
-        factor * sum((io.records_in - before.records_in) / s for io, before, s in pairs),
-        factor * sum((io.records_out - before.records_out) / s for io, before, s in pairs),
-        factor * sum((io.bytes_in - before.bytes_in) / s for io, before, s in pairs),
-        factor * sum((io.bytes_out - before.bytes_out) / s for io, before, s in pairs),
-    ]
+    columns = zip(*(rates_between(*pair) for pair in pairs), strict=True)
+    return [factor * sum(column) for column in columns]
 
 
 def _lag(ios: Sequence[TaskIo], now_ms: int) -> float:
     """Return how far the lowest watermark is behind the clock."""
-    lowest = min(io.watermark_ms for io in ios)
-    is_known = _NO_WATERMARK < lowest < _LAST_WATERMARK
-    return float(now_ms - lowest) if is_known else _NONE
+    lag_ms = lag_of(min(io.watermark_ms for io in ios), now_ms)
+    return _NONE if lag_ms is None else float(lag_ms)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from penstock.engine.model.checkpoints import CheckpointStatistics
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.job_graph import JobType
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId
@@ -55,17 +54,55 @@ def state_kinds(names: Sequence[str]) -> frozenset[StateKind]:
         ) from None
 
 
-def of_state(
-    name: str, known: tuple[bool, int, int], kinds: Collection[StateKind]
-) -> Iterator[Measured]:
-    """The metrics of one state. `known`: whether it lasts, ms since it began or 0, ms in it altogether."""
-    lasts, current_ms, total_ms = known
-    if StateKind.STATE in kinds:
-        yield _gauge(f"{name}State", int(lasts))
-    if StateKind.CURRENT_TIME in kinds:
-        yield _gauge(f"{name}Time", current_ms)
-    if StateKind.TOTAL_TIME in kinds:
-        yield _gauge(f"{name}TimeTotal", total_ms)
+class StateCounts:
+    """How many subtasks are in each state."""
+
+    def __init__(self) -> None:
+        self._states: dict[ExecutionVertexId, ExecutionState] = {}
+        self._counts: Counter[ExecutionState] = Counter()
+
+    def moved(self, subtask: ExecutionVertexId, new: ExecutionState) -> None:
+        """A subtask is in another state from now on."""
+        former = self._states.get(subtask)
+        if former is not None:
+            self._counts[former] -= 1
+        self._states[subtask] = new
+        self._counts[new] += 1
+
+    def some(self, *states: ExecutionState) -> int:
+        """How many are in one of these states."""
+        return sum(self._counts[state] for state in states)
+
+    @property
+    def all_settled(self) -> bool:
+        """Whether all run, or have finished."""
+        settled = self.some(ExecutionState.RUNNING, ExecutionState.FINISHED)
+        return settled == len(self._states)
+
+
+@dataclass(slots=True)
+class _Periods:
+    """Periods of one kind. `since_ms` None: none lasts."""
+
+    since_ms: int | None = None
+    total_ms: int = 0
+
+    def put(self, at_ms: int, *, lasts: bool) -> None:
+        if lasts and self.since_ms is None:
+            self.since_ms = at_ms
+        elif not lasts and self.since_ms is not None:
+            self.total_ms += at_ms - self.since_ms
+            self.since_ms = None
+
+    def measured(self, name: str, now_ms: int, kinds: Collection[StateKind]) -> Iterator[Measured]:
+        """The metrics of this state: whether it lasts, ms since it began or 0, ms in it altogether."""
+        current = 0 if self.since_ms is None else now_ms - self.since_ms
+        if StateKind.STATE in kinds:
+            yield _gauge(f"{name}State", int(self.since_ms is not None))
+        if StateKind.CURRENT_TIME in kinds:
+            yield _gauge(f"{name}Time", current)
+        if StateKind.TOTAL_TIME in kinds:
+            yield _gauge(f"{name}TimeTotal", self.total_ms + current)
 
 
 @dataclass(slots=True)
@@ -73,29 +110,25 @@ class JobTimes:
     """The states of one job with their times. `changed` at each change, in order. `rescales`: those that no failure caused."""
 
     since_ms: dict[JobStatus, int] = field(default_factory=dict)
-    total_ms: dict[JobStatus, int] = field(default_factory=dict)
     status: JobStatus | None = None
     restarts: int = 0
     rescales: int = 0
+    _periods: dict[JobStatus, _Periods] = field(
+        default_factory=lambda: {state: _Periods() for state in STATES}
+    )
 
     def changed(self, status: JobStatus, at_ms: int) -> None:
         """The job is in another state from now on."""
-        former = self.status
-        if former is not None:
-            spent = at_ms - self.since_ms[former]
-            self.total_ms[former] = self.total_ms.get(former, 0) + spent
-        if status is JobStatus.RESTARTING:
-            self.restarts += 1
+        self.restarts += status is JobStatus.RESTARTING
         self.status = status
         self.since_ms[status] = at_ms
+        for state, periods in self._periods.items():
+            periods.put(at_ms, lasts=state is status)
 
     def measured(self, now_ms: int, kinds: Collection[StateKind]) -> Iterator[Measured]:
         """The metrics at this time. `kinds`: what is told of each state."""
-        for state in STATES:
-            current = now_ms - self.since_ms[state] if state is self.status else 0
-            total = self.total_ms.get(state, 0) + current
-            known = state is self.status, current, total
-            yield from of_state(state.value.lower(), known, kinds)
+        for state, periods in self._periods.items():
+            yield from periods.measured(state.value.lower(), now_ms, kinds)
         yield _gauge("uptime", self._uptime(now_ms))
         yield _gauge("downtime", self._downtime(now_ms))
         yield _gauge("numRestarts", self.restarts + self.rescales)
@@ -115,72 +148,12 @@ class JobTimes:
         return now_ms - failed
 
 
-@dataclass(frozen=True, slots=True)
-class LastCheckpointData:
-    """Bytes of the last completed checkpoint or savepoint: its metadata file, what was processed during alignments, and data in flight."""
-
-    metadata_bytes: int = NEVER
-    processed_bytes: int = NEVER
-    persisted_bytes: int = NEVER
-
-
-NO_CHECKPOINT: Final = LastCheckpointData()
-
-
-def checkpoint_metrics(
-    statistics: CheckpointStatistics, data: LastCheckpointData = NO_CHECKPOINT
-) -> Iterator[Measured]:
-    """The metrics of a job's checkpoints and savepoints; -1 and `n/a` for what there has not been yet."""
-    yield _gauge("totalNumberOfCheckpoints", statistics.triggered)
-    yield _gauge("numberOfInProgressCheckpoints", statistics.in_progress)
-    yield _gauge("numberOfCompletedCheckpoints", statistics.completed)
-    yield _gauge("numberOfFailedCheckpoints", statistics.failed)
-    pair = (statistics.latest_completed, statistics.latest_savepoint)
-    done = [one for one in pair if one is not None]
-    last = max(done, key=lambda one: one.checkpoint_id, default=None)
-    yield _gauge("lastCompletedCheckpointId", NEVER if last is None else last.checkpoint_id)
-    yield _gauge("lastCheckpointDuration", NEVER if last is None else last.duration_ms)
-    yield _gauge("lastCheckpointSize", NEVER if last is None else last.written_bytes)
-    yield _gauge("lastCheckpointFullSize", NEVER if last is None else last.size_bytes)
-    yield _gauge("lastCheckpointMetadataSize", data.metadata_bytes)
-    yield _gauge("lastCheckpointProcessedData", data.processed_bytes)
-    yield _gauge("lastCheckpointPersistedData", data.persisted_bytes)
-    completed_ms = NEVER if last is None else last.triggered_at_ms + last.duration_ms
-    yield _gauge("lastCheckpointCompletedTimestamp", completed_ms)
-    restored = statistics.latest_restored
-    restored_ms = NEVER if restored is None else restored.restored_at_ms
-    yield _gauge("lastCheckpointRestoreTimestamp", restored_ms)
-    location = None if last is None else last.location
-    yield _gauge("lastCheckpointExternalPath", location or "n/a")
-
-
 def _gauge(name: str, value: Value) -> Measured:
     return Measured(name, MetricType.GAUGE, value)
 
 
 _READY: Final = (ExecutionState.INITIALIZING, ExecutionState.RUNNING)
 _WAITING: Final = (ExecutionState.CREATED, ExecutionState.SCHEDULED, ExecutionState.DEPLOYING)
-_SETTLED: Final = (ExecutionState.RUNNING, ExecutionState.FINISHED)
-
-
-@dataclass(slots=True)
-class _Periods:
-    """Periods of one kind. `since_ms` None: none lasts."""
-
-    since_ms: int | None = None
-    total_ms: int = 0
-
-    def put(self, at_ms: int, *, lasts: bool) -> None:
-        if lasts and self.since_ms is None:
-            self.since_ms = at_ms
-        elif not lasts and self.since_ms is not None:
-            self.total_ms += at_ms - self.since_ms
-            self.since_ms = None
-
-    def measured(self, name: str, now_ms: int, kinds: Collection[StateKind]) -> Iterator[Measured]:
-        lasts = self.since_ms is not None
-        current = 0 if self.since_ms is None else now_ms - self.since_ms
-        return of_state(name, (lasts, current, self.total_ms + current), kinds)
 
 
 class DeploymentTimes:
@@ -188,30 +161,23 @@ class DeploymentTimes:
 
     def __init__(self, job_type: JobType) -> None:
         self._is_batch = job_type is JobType.BATCH
-        self._states: dict[ExecutionVertexId, ExecutionState] = {}
-        self._counts: Counter[ExecutionState] = Counter()
+        self._counts = StateCounts()
         self._deploying = _Periods()
         self._all_running = _Periods()
 
     def moved(self, attempt_id: AttemptId, new: ExecutionState, at_ms: int) -> None:
         """An attempt is in another state from now on."""
-        subtask = attempt_id.execution_vertex_id
-        former = self._states.get(subtask)
-        if former is not None:
-            self._counts[former] -= 1
-        self._states[subtask] = new
-        self._counts[new] += 1
+        self._counts.moved(attempt_id.execution_vertex_id, new)
         self._deploying.put(at_ms, lasts=self._is_deploying)
-        settled = sum(self._counts[state] for state in _SETTLED)
-        self._all_running.put(at_ms, lasts=settled == len(self._states))
+        self._all_running.put(at_ms, lasts=self._counts.all_settled)
 
     @property
     def _is_deploying(self) -> bool:
-        deployed = self._counts[ExecutionState.DEPLOYING]
+        is_one = self._counts.some(ExecutionState.DEPLOYING) > 0
         if self._is_batch:
-            return deployed > 0 and not any(self._counts[state] for state in _READY)
+            return is_one and not self._counts.some(*_READY)
         lasts = self._deploying.since_ms is not None
-        return deployed > 0 or (lasts and any(self._counts[state] for state in _WAITING))
+        return is_one or (lasts and self._counts.some(*_WAITING) > 0)
 
     def ended(self, at_ms: int) -> None:
         """The job has ended."""

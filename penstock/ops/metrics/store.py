@@ -108,7 +108,6 @@ class _Attempt:
     attempt: int
     sections: dict[tuple[Component, str], Received] = field(default_factory=dict)
     process: Mapping[str, str] = field(default_factory=dict)
-    at_ms: int = -1
     is_ended: bool = False
 
     def value(self, rest_id: str) -> tuple[Value, str] | None:
@@ -135,7 +134,6 @@ class _Own:
 
     place: Place
     metrics: Sequence[Measured]
-    at_ms: int
 
 
 @dataclass(slots=True)
@@ -161,8 +159,8 @@ class MetricStore:
 
     # ------------------------------------------------------------------ what comes in
 
-    def report(self, payload: bytes, at_ms: int) -> None:
-        """Take the payload of a `MetricsReport`. `at_ms`: epoch ms.
+    def report(self, payload: bytes) -> None:
+        """Take the payload of a `MetricsReport`.
 
         What is of a former attempt is dropped. Raises: ExternalError: the payload cannot be read; nothing has changed.
         """
@@ -171,14 +169,14 @@ class MetricStore:
         for section in report.sections:
             if section.description.component is Component.TASKMANAGER:
                 place = Place(Component.TASKMANAGER, report.variables)
-                own = _Own(place, tuple(section.measured()), at_ms)
+                own = _Own(place, tuple(section.measured()))
                 self._processes[report.variables["tm_id"]] = own
             else:
-                self._take(section, report.variables, at_ms)
+                self._take(section, report.variables)
 
-    def put(self, place: Place, metrics: Iterable[Measured], at_ms: int) -> None:
+    def put(self, place: Place, metrics: Iterable[Measured]) -> None:
         """Replace what the driver has measured of a place: JOBMANAGER, JM_JOB or JM_OPERATOR."""
-        own, variables = _Own(place, tuple(metrics), at_ms), place.variables
+        own, variables = _Own(place, tuple(metrics)), place.variables
         if place.component is Component.JOBMANAGER:
             self._jobmanager = own
         elif place.component is Component.JM_JOB:
@@ -214,7 +212,7 @@ class MetricStore:
     def forget_job(self, job_id: str) -> None:
         self._jobs.pop(job_id, None)
 
-    def _take(self, section: Received, process: Mapping[str, str], at_ms: int) -> None:
+    def _take(self, section: Received, process: Mapping[str, str]) -> None:
         """Keep the section of a task or an operator, unless it is of a former attempt."""
         variables = section.description.variables
         job_id, vertex_id = variables["job_id"], variables["task_id"]
@@ -224,7 +222,7 @@ class MetricStore:
             return
         if known.process is not process:
             known.sections.clear()  # A report is complete: what it does not have is gone.
-        known.process, known.at_ms = process, at_ms
+        known.process = process
         key = section.description.component, variables.get("operator_id", "")
         known.sections[key] = section
 
@@ -281,29 +279,6 @@ class MetricStore:
     def ids_of(self, scopes: Iterable[Scope]) -> list[str]:
         """The ids that any of these entities has, each once."""
         return list(dict.fromkeys(one for scope in scopes for one in self.ids(scope)))
-
-    def subtasks(self, job_id: str, vertex_id: str) -> list[SubtaskScope]:
-        """The subtasks of a vertex that have reported, in order."""
-        found = sorted(self._subtasks(job_id, vertex_id))
-        return [SubtaskScope(job_id, vertex_id, one) for one in found]
-
-    def taskmanagers(self) -> list[TaskManagerScope]:
-        """The TaskManagers that have reported."""
-        return [TaskManagerScope(one) for one in self._processes]
-
-    def reported_at_ms(self, scope: Scope) -> int | None:
-        """When this scope was reported last, in epoch ms; None: never."""
-        if isinstance(scope, SubtaskScope | VertexScope):
-            attempts: Iterable[_Attempt | None] = (
-                [self._attempt(scope)]
-                if isinstance(scope, SubtaskScope)
-                else self._subtasks(scope.job_id, scope.vertex_id).values()
-            )
-            times = [one.at_ms for one in attempts if one is not None]
-        else:
-            times = [own.at_ms for own in self._owned(scope)]
-        latest = max(times, default=-1)
-        return None if latest < 0 else latest
 
     # ------------------------------------------------------------------ reporters
 

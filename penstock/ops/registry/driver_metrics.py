@@ -17,18 +17,12 @@ from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import JobId, taskmanager_name
 from penstock.engine.model.job_events import TaskDeployed, TaskManagerLost
 from penstock.engine.model.messages import ExecutionStateChanged, JobStatusChanged, MetricsReport
-from penstock.engine.model.metrics import Measured, MetricType
+from penstock.engine.model.metrics import Measured, MetricType, Value
 from penstock.engine.model.states import JobStatus
-from penstock.ops.jobs.checkpoint_record import figures_of, statistics_of
-from penstock.ops.jobs.snapshots import JobFacts, JobSnapshot, VerticesReplaced
+from penstock.ops.jobs.checkpoint_record import END_TO_END, FIGURES, figures_of
+from penstock.ops.jobs.snapshots import CheckpointsSnapshot, JobFacts, JobSnapshot, VerticesReplaced
 from penstock.ops.jobs.views.taskmanagers import slots_of
-from penstock.ops.metrics.job_metrics import (
-    NO_CHECKPOINT,
-    DeploymentTimes,
-    JobTimes,
-    LastCheckpointData,
-    checkpoint_metrics,
-)
+from penstock.ops.metrics.job_metrics import NEVER, DeploymentTimes, JobTimes
 from penstock.ops.metrics.store import MetricStore
 
 _LOG: Final = logging.getLogger(__name__)
@@ -94,7 +88,7 @@ class DriverMetrics:
 
     def _report(self, event: MetricsReport, at_ms: int) -> None:
         try:
-            self.store.report(event.payload, at_ms)
+            self.store.report(event.payload)
         except ExternalError as error:
             _LOG.warning("taskmanager=%s metrics UNREADABLE cause=%s", event.resource_id, error)
 
@@ -122,7 +116,7 @@ class DriverMetrics:
             *_cluster(known),
             _gauge("numPendingTaskManagers", pending),
         ]
-        self.store.put(self._place, of_cluster, now_ms)
+        self.store.put(self._place, of_cluster)
         for job in known:
             variables = {"job_id": job.job_id, "job_name": job.facts.name}
             place = Place(Component.JM_JOB, {**self._place.variables, **variables})
@@ -130,9 +124,9 @@ class DriverMetrics:
             measured = [
                 *times.job.measured(now_ms, kinds),
                 *times.tasks.measured(now_ms, kinds),
-                *checkpoint_metrics(statistics_of(job.checkpoints), _data_of_last(job)),
+                *checkpoint_metrics(job.checkpoints),
             ]
-            self.store.put(place, measured, now_ms)
+            self.store.put(place, measured)
 
     def put_coordinators(self, job: JobSnapshot, handle: JobHandle, now_ms: int) -> None:
         """Put what the job's enumerators and committers measure into the store."""
@@ -146,7 +140,7 @@ class DriverMetrics:
                 "operator_id": vertex.uid,
                 "operator_name": vertex.name,
             }
-            self.store.put(Place(Component.JM_OPERATOR, variables), measured, now_ms)
+            self.store.put(Place(Component.JM_OPERATOR, variables), measured)
 
 
 def _cluster(jobs: list[JobSnapshot]) -> Iterator[Measured]:
@@ -158,17 +152,30 @@ def _cluster(jobs: list[JobSnapshot]) -> Iterator[Measured]:
     yield _gauge("taskSlotsAvailable", sum(free for _, _, free in slots))
 
 
-def _gauge(name: str, value: int) -> Measured:
+def checkpoint_metrics(known: CheckpointsSnapshot) -> Iterator[Measured]:
+    """Yield the metrics of a job's checkpoints and savepoints; -1 and `n/a` for what there has not been yet."""
+    yield _gauge("totalNumberOfCheckpoints", known.in_progress + known.completed + known.failed)
+    yield _gauge("numberOfInProgressCheckpoints", known.in_progress)
+    yield _gauge("numberOfCompletedCheckpoints", known.completed)
+    yield _gauge("numberOfFailedCheckpoints", known.failed)
+    last = known.latest_done
+    figures = dict.fromkeys(FIGURES, NEVER) if last is None else figures_of(last)
+    took_ms = NEVER if last is None else max(0, figures[END_TO_END])
+    yield _gauge("lastCompletedCheckpointId", NEVER if last is None else last.checkpoint_id)
+    yield _gauge("lastCheckpointDuration", took_ms)
+    yield _gauge("lastCheckpointSize", figures["checkpointed_size"])
+    yield _gauge("lastCheckpointFullSize", figures["state_size"])
+    yield _gauge("lastCheckpointMetadataSize", NEVER if last is None else last.metadata_bytes)
+    yield _gauge("lastCheckpointProcessedData", figures["processed_data"])
+    yield _gauge("lastCheckpointPersistedData", figures["persisted_data"])
+    completed_ms = NEVER if last is None else last.triggered_ms + took_ms
+    yield _gauge("lastCheckpointCompletedTimestamp", completed_ms)
+    restored = known.latest_restored
+    restored_ms = NEVER if restored is None else restored.restored_at_ms
+    yield _gauge("lastCheckpointRestoreTimestamp", restored_ms)
+    location = None if last is None else last.location
+    yield _gauge("lastCheckpointExternalPath", location or "n/a")
+
+
+def _gauge(name: str, value: Value) -> Measured:
     return Measured(name, MetricType.GAUGE, value)
-
-
-def _data_of_last(job: JobSnapshot) -> LastCheckpointData:
-    known = job.checkpoints.latest_completed, job.checkpoints.latest_savepoint
-    done = [one for one in known if one is not None]
-    if not done:
-        return NO_CHECKPOINT
-    last = max(done, key=lambda one: one.checkpoint_id)
-    figures = figures_of(last)
-    return LastCheckpointData(
-        last.metadata_bytes, figures["processed_data"], figures["persisted_data"]
-    )

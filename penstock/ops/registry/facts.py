@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.engine.hosting.os.clock import wall_ms
-from penstock.engine.machines.checkpoints.settings import CheckpointSettings, Retention
+from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.failover import (
     ExponentialDelayRestart,
     FailureRateRestart,
@@ -73,7 +73,12 @@ def facts_of(
         reporting=ReportingFacts(state_kinds(kinds), _span_detail(settings)),
         late_after_ms=_late_after_ms(settings),
         options=OptionFacts(settings.origins(), redacted(settings.host_defaults())),
-        elastic=_elastic(settings, None if checkpoints is None else checkpoints.interval_ms),
+        elastic=ElasticFacts(
+            adaptive_settings_of(
+                settings, None if checkpoints is None else checkpoints.interval_ms
+            ),
+            settings.get(SchedulingOptions.SLOT_IDLE_TIMEOUT),
+        ),
     )
 
 
@@ -104,36 +109,8 @@ def _vertex(job_graph: JobGraph, vertex: JobVertex) -> VertexFacts:
 def _checkpoints(settings: Settings, checkpoints: CheckpointSettings) -> CheckpointFacts:
     backend = settings.get(StateBackendOptions.TYPE)
     is_stored = settings.get(CheckpointOptions.DIR) is not None
-    return CheckpointFacts(
-        mode="exactly_once" if checkpoints.is_exactly_once else "at_least_once",
-        interval_ms=checkpoints.interval_ms,
-        timeout_ms=checkpoints.timeout_ms,
-        min_pause_ms=checkpoints.min_pause_ms,
-        max_concurrent=checkpoints.max_concurrent,
-        is_retained=checkpoints.retention is not Retention.NO_EXTERNALIZED_CHECKPOINTS,
-        is_deleted_on_cancellation=checkpoints.retention is not Retention.RETAIN_ON_CANCELLATION,
-        state_backend=_BACKENDS.get(backend, backend),
-        storage="FileSystemCheckpointStorage" if is_stored else "JobManagerCheckpointStorage",
-        is_unaligned=checkpoints.is_unaligned,
-        tolerable_failures=checkpoints.tolerable_failures,
-        aligned_timeout_ms=checkpoints.aligned_timeout_ms or 0,
-        is_after_tasks_finish=checkpoints.are_finished_tasks_allowed,
-    )
-
-
-def _elastic(settings: Settings, interval_ms: int | None) -> ElasticFacts:
-    elastic = adaptive_settings_of(settings, interval_ms)
-    return ElasticFacts(
-        elastic.history_size,
-        elastic.is_reactive,
-        elastic.wait_timeout_ms,
-        elastic.submission.stabilization_ms,
-        settings.get(SchedulingOptions.SLOT_IDLE_TIMEOUT),
-        elastic.executing.cooldown_ms,
-        elastic.executing.stabilization_ms,
-        elastic.executing.max_trigger_delay_ms,
-        elastic.max_checkpoint_failures,
-    )
+    storage = "FileSystemCheckpointStorage" if is_stored else "JobManagerCheckpointStorage"
+    return CheckpointFacts(checkpoints, _BACKENDS.get(backend, backend), storage)
 
 
 def _span_detail(settings: Settings) -> SpanDetail:

@@ -163,8 +163,9 @@ class Histories:
         known = self._jobs.get(job_id)
         return None if known is None else known.vertices.get(vertex_id)
 
-    def lanes_of(self, job_id: JobId) -> JobLanes | None:
-        return self._lanes.get(job_id)
+    def lanes_of(self, job_id: JobId) -> JobLanes:
+        """Return what is kept of the job, which may be nothing."""
+        return self._lanes.get(job_id) or JobLanes(self._has_room_for)
 
     def forget(self, job_id: JobId) -> None:
         self._jobs.pop(job_id, None)
@@ -355,10 +356,9 @@ class JobRegistry:
         self, job: JobSnapshot, vertex: VertexSnapshot, resolution: Resolution, since_ms: int = 0
     ) -> Rows:
         """Return the figures of a vertex over time, until now or until the job's end. Empty: they are not kept."""
-        ended_ms = job.now_ms if job.ended_ms < 0 else job.ended_ms
         with self._lock:
             kept = self._histories.of_vertex(job.job_id, vertex.facts.vertex_id)
-            return [] if kept is None else list(kept.of(resolution).rows(ended_ms, since_ms))
+            return [] if kept is None else list(kept.of(resolution).rows(job.until_ms, since_ms))
 
     @contextlib.contextmanager
     def metrics(self) -> Generator[MetricStore]:

@@ -13,17 +13,16 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 from penstock.engine.model.elastic import ParallelismBounds
 from penstock.engine.model.errors import PenstockError
 
+T = TypeVar("T")
 _TIMEOUT_S: Final = 30.0
-_FIRST_PAUSE_S: Final = 0.01
-_LONGEST_PAUSE_S: Final = 2.0
 _NAME: Final = re.compile(r"filename\*=UTF-8''(\S+)")
 _RANGE: Final = re.compile(r"bytes (\d+)-")
 _NO_NEWS: Final = "Internal server error."
@@ -38,6 +37,31 @@ class RemoteError(PenstockError):
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(text)
         self.status = status
+
+
+class OperationFailed(RemoteError):
+    """An operation has ended without its result."""
+
+
+def pauses(first_s: float = 0.01, longest_s: float = 2.0) -> Iterator[float]:
+    """Yield the pauses between requests, in s: each is twice the one before."""
+    while True:
+        yield first_s
+        first_s = min(2 * first_s, longest_s)
+
+
+def polled(
+    look: Callable[[], T | None], waits: Iterator[float], timeout_s: float | None
+) -> T | None:
+    """Look again and again until something is found. None: there is nothing after this time."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    while (found := look()) is None:
+        pause_s = next(waits)
+        left_s = pause_s if deadline is None else deadline - time.monotonic()
+        if left_s <= 0:
+            break
+        time.sleep(min(pause_s, left_s))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +97,20 @@ class RestClient:
 
     def get(self, path: str, **query: object) -> Any:
         """Return the answer. Raises RemoteError."""
-        return self._ask("GET", path, query)
+        return self.change("GET", path, None, **query)
 
     def change(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: object
     ) -> Any:
         """Send a request that changes something, and return the answer. Raises RemoteError."""
-        return self._ask(method, path, query, body)
+        with self._opened(method, path, query, body) as answer:
+            found: bytes = answer.read()
+        try:
+            return json.loads(found)
+        except ValueError:
+            raise RemoteError(
+                f"{self.address}{path} did not answer with JSON. Is a REST server there?"
+            ) from None
 
     def send(self, path: str, data: bytes, media: str, **query: object) -> Any:
         """Send bytes of this media type, and return the answer. Raises RemoteError."""
@@ -116,32 +147,26 @@ class RestClient:
         `status`: the path that tells of it, with `{}` for its id. Raises RemoteError: it failed, or cannot be asked for.
         """
         started = self.change("POST", path, body)["request-id"]
-        pause_s = _FIRST_PAUSE_S
-        while True:
-            told = self.get(status.format(started))
-            if told["status"]["id"] == "COMPLETED":
-                break
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        result: dict[str, Any] = told["operation"]
-        failure = result.get("failure-cause") or result.get("failureCause")
+        return self.result(status.format(started), pauses()) or {}
+
+    def result(
+        self, status: str, waits: Iterator[float], timeout_s: float | None = None
+    ) -> dict[str, Any] | None:
+        """Wait for the result of the operation of which this path tells. None: there is none after this time.
+
+        Raises RemoteError: it cannot be asked for; OperationFailed: it failed.
+        """
+
+        def look() -> dict[str, Any] | None:
+            told = self.get(status)
+            found: dict[str, Any] = told["operation"]
+            return found if told["status"]["id"] == "COMPLETED" else None
+
+        result = polled(look, waits, timeout_s)
+        failure = result and (result.get("failure-cause") or result.get("failureCause"))
         if failure:
-            raise RemoteError(failure.get("stack-trace") or "the operation failed")
+            raise OperationFailed(failure.get("stack-trace") or "the operation failed")
         return result
-
-    def _ask(self, method: str, path: str, query: Mapping[str, object], body: Any = None) -> Any:
-        answer = self._bytes(method, path, query, body)
-        try:
-            return json.loads(answer)
-        except ValueError:
-            raise RemoteError(
-                f"{self.address}{path} did not answer with JSON. Is a REST server there?"
-            ) from None
-
-    def _bytes(self, method: str, path: str, query: Mapping[str, object], body: Any) -> bytes:
-        with self._opened(method, path, query, body) as answer:
-            found: bytes = answer.read()
-            return found
 
     @contextlib.contextmanager
     def _opened(

@@ -39,7 +39,7 @@ from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.options.rest import ClientOptions
 from penstock.engine.model.program import JobOutcome
 from penstock.engine.model.states import JobStatus
-from penstock.ops.remote.client import RemoteError, RestClient, requirements_with
+from penstock.ops.remote.client import RemoteError, RestClient, pauses, polled, requirements_with
 from penstock.ops.remote.rows import rows_of
 from penstock.ops.remote.session_client import SessionClient
 
@@ -112,8 +112,6 @@ def _beat(
             return
 
 
-_FIRST_PAUSE_S: Final = 0.02
-_LONGEST_PAUSE_S: Final = 0.5
 _PATIENCE_S: Final = 60.0
 """How long a session may not answer before its client gives up: as Flink's client, 20 times 3 s. Another one may take its place."""
 _NOBODY: Final = 0
@@ -195,22 +193,14 @@ class RemoteJob:
         else:
             path, body = "stop", {"targetDirectory": directory}
             body["drain"] = kind is CheckpointType.STOP_DRAIN
-        asked = self._session.rest.change("POST", f"{self._path}/{path}", body)["request-id"]
-
-        def look() -> str | None:
-            told = self._session.rest.get(f"{self._path}/savepoints/{asked}")
-            if told["status"]["id"] != "COMPLETED":
-                return None
-            failure = told["operation"].get("failure-cause")
-            if failure:
-                raise RemoteError(failure["stack-trace"])
-            return str(told["operation"]["location"])
+        rest = self._session.rest
+        asked = rest.change("POST", f"{self._path}/{path}", body)["request-id"]
 
         def wait(timeout_s: float | None) -> str:
-            found = _poll(look, timeout_s)
+            found = rest.result(f"{self._path}/savepoints/{asked}", _pauses(), timeout_s)
             if found is None:
                 raise TimeoutError(f"the savepoint of job {self._job_id} is still being taken")
-            return found
+            return str(found["location"])
 
         return wait
 
@@ -283,7 +273,7 @@ class _End:
     def __init__(self, look: Callable[[], JobOutcome | None]) -> None:
         self._ask = look
         self._silent_since_s: float | None = None
-        self._pause_s = _FIRST_PAUSE_S
+        self._pauses = _pauses()
         self.outcome: JobOutcome | None = None
 
     def is_set(self) -> bool:
@@ -291,14 +281,7 @@ class _End:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Ask again and again. Raises RemoteError: nobody has answered for a long time, or the job is not known."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while self.outcome is None:
-            self.outcome = self._look()
-            left_s = self._pause_s if deadline is None else deadline - time.monotonic()
-            if self.outcome is not None or left_s <= 0:
-                break
-            time.sleep(min(self._pause_s, left_s))
-            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        self.outcome = self.outcome or polled(self._look, self._pauses, timeout)
         return self.outcome is not None
 
     def _look(self) -> JobOutcome | None:
@@ -316,16 +299,8 @@ class _End:
         return found
 
 
-def _poll(look: Callable[[], str | None], timeout_s: float | None) -> str | None:
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    pause_s = _FIRST_PAUSE_S
-    while (found := look()) is None:
-        left_s = pause_s if deadline is None else deadline - time.monotonic()
-        if left_s <= 0:
-            break
-        time.sleep(min(pause_s, left_s))
-        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-    return found
+def _pauses() -> Iterator[float]:
+    return pauses(0.02, 0.5)
 
 
 def _status_of(application_status: str) -> JobStatus:

@@ -19,10 +19,8 @@ from typing import Any, Final, Protocol
 from penstock.engine.hosting.shipping.pickling import loads_records
 from penstock.engine.model.errors import ConfigurationError, JobExecutionError
 from penstock.engine.model.ids import JobId
-from penstock.ops.remote.client import RemoteError, RestClient
+from penstock.ops.remote.client import RemoteError, RestClient, pauses
 
-_FIRST_PAUSE_S: Final = 0.005
-_LONGEST_PAUSE_S: Final = 0.25
 _PATIENCE_S: Final = 60.0
 
 
@@ -102,8 +100,8 @@ def rows_of(session: Keyed, job_id: JobId, stream: str) -> Iterator[list[Any]]:
 
 def _next(session: Keyed, path: str, query: dict[str, Any]) -> dict[str, Any]:
     """Ask until there is a piece. A session that does not answer is asked again for a while."""
-    pause_s, answered_s = _FIRST_PAUSE_S, time.monotonic()
-    while True:
+    answered_s = time.monotonic()
+    for pause_s in pauses(0.005, 0.25):
         try:
             told: dict[str, Any] = session.rest.get(path, **query)
         except RemoteError as error:
@@ -114,4 +112,4 @@ def _next(session: Keyed, path: str, query: dict[str, Any]) -> dict[str, Any]:
             if told["number"]:
                 return told
         time.sleep(pause_s)
-        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    raise AssertionError

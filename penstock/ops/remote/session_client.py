@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import pickle
 import platform
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from penstock import __version__
 from penstock.engine.hosting.jobmanager.ha.packed_job import (
@@ -28,7 +27,7 @@ from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.options.rest import ClientOptions, RestOptions
-from penstock.ops.remote.client import RemoteError, RestClient
+from penstock.ops.remote.client import OperationFailed, RemoteError, RestClient, pauses
 from penstock.ops.rest.address_book import drivers
 from penstock.ops.rest.session_place import MEDIA
 
@@ -89,10 +88,6 @@ def _compared(name: str, version: str) -> str:
     return ".".join(version.split(".")[:2]) if name == "pyspark" else version
 
 
-_FIRST_PAUSE_S: Final = 0.02
-_LONGEST_PAUSE_S: Final = 1.0
-
-
 def session_address(settings: Settings) -> str:
     """Return the address that the options name. Raises ConfigurationError: they name none."""
     host = settings.get(RestOptions.ADDRESS)
@@ -144,17 +139,10 @@ class SessionClient:
     def submit(self, data: bytes) -> str:
         """Send a job, and wait until it is started. Returns: its id. Raises RemoteError with the session's words."""
         started = self.rest.send("/session/jobs", data, MEDIA, **own_versions())["request-id"]
-        pause_s = _FIRST_PAUSE_S
-        while True:
-            told = self.rest.get(f"/session/jobs/{started}")
-            if told["status"]["id"] == "COMPLETED":
-                break
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        failure = told["operation"].get("failure-cause")
-        if failure:
+        try:
+            told = self.rest.result(f"/session/jobs/{started}", pauses(0.02, 1.0)) or {}
+        except OperationFailed as error:
             raise RemoteError(
-                f"the session at {self.rest.address} did not start the job:\n"
-                f"{failure['stack-trace']}"
-            )
-        return str(told["operation"]["job-id"])
+                f"the session at {self.rest.address} did not start the job:\n{error}"
+            ) from None
+        return str(told["job-id"])

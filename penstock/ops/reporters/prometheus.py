@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from penstock.engine.hosting.network.wire.acceptor import NO_ROOM, RETRY_S, Complaints
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.model.options.option import ports_in
+from penstock.engine.model.options.option import ports_in, refusal
 from penstock.engine.model.options.reporters import PrometheusOptions
 from penstock.ops.reporters.extra import collector_of
 from penstock.ops.reporters.settings import ReporterSettings
@@ -137,10 +137,8 @@ def _ports(settings: ReporterSettings) -> list[int]:
     try:
         return ports_in(text)
     except ValueError as error:
-        raise ConfigurationError(
-            f"option '{option.key}' is '{text}', but it takes ports and ranges of ports, for "
-            "example 9249,9250-9260. Change the setting."
-        ) from error
+        wanted = "ports and ranges of ports, for example 9249,9250-9260"
+        raise refusal(option.key, text, wanted) from error
 
 
 def _bound(host: str, ports: list[int], collector: Any) -> _Server:

@@ -7,11 +7,13 @@ for all processes of its jobs.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from importlib import import_module
+from typing import Final, Protocol
 
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
@@ -36,77 +38,23 @@ class Reporter(Protocol):
         """End it. Comes back when its thread has ended."""
 
 
-def _prometheus(settings: ReporterSettings) -> Reporter:
-    from penstock.ops.reporters.prometheus import PrometheusReporter
-
-    return PrometheusReporter(settings)
-
-
-def _push_gateway(settings: ReporterSettings) -> Reporter:
-    from penstock.ops.reporters.push_gateway import push_gateway_reporter
-
-    return push_gateway_reporter(settings)
-
-
-def _logging(settings: ReporterSettings) -> Reporter:
-    from penstock.ops.reporters.logged import logging_reporter
-
-    return logging_reporter(settings)
-
-
-def _otlp(settings: ReporterSettings) -> Reporter:
-    with needs_extra("otel", _OTEL):
-        from penstock.ops.reporters.otlp import otlp_metric_reporter
-
-        return otlp_metric_reporter(settings)
-
-
-def _otlp_spans(settings: ReporterSettings) -> Reporter:
-    with needs_extra("otel", _OTEL):
-        from penstock.ops.reporters.otlp_traces import otlp_trace_reporter
-
-        return otlp_trace_reporter(settings)
-
-
-def _otlp_events(settings: ReporterSettings) -> Reporter:
-    with needs_extra("otel", _OTEL):
-        from penstock.ops.reporters.otlp_traces import otlp_event_reporter
-
-        return otlp_event_reporter(settings)
-
-
-def _logged_spans(settings: ReporterSettings) -> Reporter:
-    from penstock.ops.reporters.traces import logged_spans
-
-    return logged_spans(settings)
-
-
-def _logged_events(settings: ReporterSettings) -> Reporter:
-    from penstock.ops.reporters.traces import logged_events
-
-    return logged_events(settings)
-
-
-_Factories: TypeAlias = Mapping[str, Callable[[ReporterSettings], Reporter]]
-_METRICS: Final[_Factories] = {
-    "PrometheusReporterFactory": _prometheus,
-    "PrometheusPushGatewayReporterFactory": _push_gateway,
-    "OpenTelemetryMetricReporterFactory": _otlp,
-    "Slf4jReporterFactory": _logging,
+_FACTORIES: Final[Mapping[ReporterKind, Mapping[str, str]]] = {
+    METRICS: {
+        "PrometheusReporterFactory": "prometheus.PrometheusReporter",
+        "PrometheusPushGatewayReporterFactory": "push_gateway.push_gateway_reporter",
+        "OpenTelemetryMetricReporterFactory": "otlp.otlp_metric_reporter",
+        "Slf4jReporterFactory": "logged.logging_reporter",
+    },
+    SPANS: {
+        "OpenTelemetryTraceReporterFactory": "otlp_traces.otlp_trace_reporter",
+        "Slf4jTraceReporterFactory": "traces.logged_spans",
+    },
+    HAPPENINGS: {
+        "OpenTelemetryEventReporterFactory": "otlp_traces.otlp_event_reporter",
+        "Slf4jEventReporterFactory": "traces.logged_events",
+    },
 }
-_SPANS: Final[_Factories] = {
-    "OpenTelemetryTraceReporterFactory": _otlp_spans,
-    "Slf4jTraceReporterFactory": _logged_spans,
-}
-_EVENTS: Final[_Factories] = {
-    "OpenTelemetryEventReporterFactory": _otlp_events,
-    "Slf4jEventReporterFactory": _logged_events,
-}
-_KINDS: Final[tuple[tuple[ReporterKind, _Factories], ...]] = (
-    (METRICS, _METRICS),
-    (SPANS, _SPANS),
-    (HAPPENINGS, _EVENTS),
-)
+"""For each of Flink's factories what makes the reporter of its settings: a module of this package, which is imported when a job names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +70,7 @@ _LOCK: Final = threading.Lock()
 def start_reporters(settings: Settings) -> bool:
     """Start the reporters that a job names and that do not run yet. Returns whether any reporter runs."""
     with _LOCK:
-        for wanted in (one for kind, _ in _KINDS for one in reporters_in(settings, kind)):
+        for wanted in (one for kind in _FACTORIES for one in reporters_in(settings, kind)):
             known = _RUNNING.get(wanted.label)
             if known is None:
                 _start(wanted)
@@ -166,11 +114,13 @@ def _made(wanted: ReporterSettings) -> Reporter:
     key = wanted.kind.factory.of(wanted.name).key
     if wanted.factory is None:
         raise ConfigurationError(f"option '{key}' is not set. Set it to one of Flink's factories.")
-    factories = next(known for kind, known in _KINDS if kind is wanted.kind)
-    factory = factories.get(wanted.factory)
-    if factory is None:
+    factories = _FACTORIES[wanted.kind]
+    if wanted.factory not in factories:
         raise ConfigurationError(
             f"option '{key}' is '{wanted.factory}', which Penstock does not have. It has "
             f"{', '.join(factories)}."
         )
-    return factory(wanted)
+    module, _, name = factories[wanted.factory].partition(".")
+    with needs_extra("otel", _OTEL) if module.startswith("otlp") else contextlib.nullcontext():
+        made: Reporter = getattr(import_module(f"{__package__}.{module}"), name)(wanted)
+    return made

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.option import refusal
 from penstock.engine.model.options.rest import RestOptions
 from penstock.ops.rest.answers import RestError
 
@@ -107,10 +108,7 @@ def access_of(
     """
     wanted = rule.lower()
     if wanted not in set(TokenRule):
-        raise ConfigurationError(
-            f"option '{RestOptions.TOKEN.key}' is '{rule}', but it takes {', '.join(TokenRule)}. "
-            "Change the setting."
-        )
+        raise refusal(RestOptions.TOKEN.key, rule, ", ".join(TokenRule))
     known = {"localhost", "127.0.0.1", "::1", bind_address.lower()}
     known |= {name.lower() for name in names if name}
     is_loopback = _is_loopback(bind_address)

@@ -80,6 +80,10 @@ class Asked:
             raise bad_parameter("query", name, value)
         return int(value)
 
+    def parts(self, name: str) -> list[str]:
+        """Return the parts of a parameter of the query, between commas; [] if there is none."""
+        return [one.strip() for one in (self.query.get(name) or "").split(",") if one.strip()]
+
     def one_of(self, name: str, known: Collection[str], default: str) -> str:
         """Return a parameter of the query that has one of these values. Raises RestError."""
         value = self.query.get(name) or default

@@ -88,7 +88,7 @@ def _of_vertex_alone(driver: Driver, asked: Asked) -> tuple[Any, ...]:
 
 
 def _of_application(driver: Driver, asked: Asked) -> tuple[Any, ...]:
-    return (driver.application(asked),)
+    return (driver.job(asked, "applicationid"),)
 
 
 def _routes(
@@ -114,23 +114,18 @@ _SUBTASK: Final = f"{_VERTEX}/subtasks/{{subtaskindex}}"
 _CHECKPOINT: Final = f"{_JOB}/checkpoints/details/{{checkpointid}}"
 
 _PROCESSES: Final = (
-    *_routes(
-        "/jobmanager", _request,
-        ("/log", logs.jobmanager_log, "The driver's log."),
-        ("/logs", logs.jobmanager_logs, "The files next to it."),
-        ("/logs/{filename}", logs.jobmanager_log, "One of these files."),
-        ("/stdout", logs.jobmanager_stdout, "What the driver has printed."),
-        ("/thread-dump", logs.jobmanager_threads, "The driver's threads."),
-        waits=True,
-    ),
-    *_routes(
-        "/taskmanagers/{taskmanagerid}", _request,
-        ("/log", logs.taskmanager_log, "A TaskManager's log."),
-        ("/logs", logs.taskmanager_logs, "The files next to it."),
-        ("/logs/{filename}", logs.taskmanager_log, "One of these."),
-        ("/stdout", logs.taskmanager_stdout, "What its tasks printed."),
-        ("/thread-dump", logs.taskmanager_threads, "Its threads."),
-        waits=True,
+    *(
+        route
+        for process in ("/jobmanager", "/taskmanagers/{taskmanagerid}")
+        for route in _routes(
+            process, _request,
+            ("/log", logs.log, "The log of the driver, or of a TaskManager."),
+            ("/logs", logs.logs, "The files next to it."),
+            ("/logs/{filename}", logs.log, "One of these files."),
+            ("/stdout", logs.stdout, "What the process has printed."),
+            ("/thread-dump", logs.threads, "The threads of the process."),
+            waits=True,
+        )
     ),
     *_routes("/jobmanager", _of_nothing, ("/environment", environment, "The driver's Python.")),
     *_routes(
@@ -205,11 +200,17 @@ _JOBS: Final = (
         ("/accumulators?includeSerializedValue", jobs.accumulators, "There are none."),
         ("/config", jobs.config, "How the job is executed."),
         ("/jobmanager/config", cluster.job_options, "The options of the job."),
+        ("/jobmanager/environment", lambda _job: environment(), "The driver's Python."),
         ("/options", jobs.options,
          "All options with their values, and who set them. Not in Flink."),
         ("/plan", jobs.plan, "The plan of the job."),
         ("/checkpoints/strip", checkpoints.strip,
          "The last checkpoints, and what each waited for. Not in Flink."),
+    ),
+    *_routes(
+        _JOB, Driver.checkpointing,
+        ("/checkpoints", checkpoints.overview, "The checkpoints of a job."),
+        ("/checkpoints/config", checkpoints.config, "How checkpoints are taken."),
     ),
     *_routes(
         _JOB, Driver.rescales,
@@ -235,7 +236,6 @@ _JOBS: Final = (
          "Vertices with rates and shares, and what flows between them. Not in Flink."),
         ("/head", dashboard.job_head, "Name, state and times. Not in Flink."),
         ("/history?step&since&get&vertices", history.job, "All vertices over time. Not in Flink."),
-        ("/jobmanager/environment", handlers.job_environment, "The driver's Python."),
         ("/jobmanager/log-url", handlers.job_log_url, "Where the driver's logs are shown."),
         ("/metrics?get", metrics.job, "Of a job."),
         ("/metrics/top-n?metric&n", handlers.job_top, "The worst subtasks. Not in Flink."),
@@ -257,9 +257,7 @@ _JOBS: Final = (
         ("POST /savepoints", actions.trigger_savepoint, "Take a savepoint."),
         ("/savepoints/{triggerid}", actions.savepoint_status, "How that went."),
         ("POST /stop", actions.stop, "Stop the job with a savepoint."),
-        ("/checkpoints", handlers.checkpoints_overview, "The checkpoints of a job."),
         ("POST /checkpoints", actions.trigger_checkpoint, "Take a checkpoint."),
-        ("/checkpoints/config", handlers.checkpoints_config, "How checkpoints are taken."),
         ("/checkpoints/{triggerid}", actions.checkpoint_status, "How that went."),
     ),
     Route(
@@ -267,8 +265,12 @@ _JOBS: Final = (
         changes=True,
     ),
     *_routes(
+        _CHECKPOINT, Driver.checkpoint,
+        ("", lambda _, one: checkpoints.statistics(one, has_tasks=True),
+         "One checkpoint, with its vertices."),
+    ),
+    *_routes(
         _CHECKPOINT, _request,
-        ("", handlers.checkpoint_details, "One checkpoint, with its vertices."),
         ("/subtasks/{vertexid}", handlers.checkpoint_subtasks, "Its subtasks of a vertex."),
         ("/gantt?vertexid", dashboard.checkpoint_gantt,
          "A checkpoint subtask by subtask, worst first. Not in Flink."),

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.model.options.option import ports_in
+from penstock.engine.model.options.option import ports_in, refusal
 from penstock.engine.model.options.rest import RestOptions, WebOptions
 from penstock.ops.registry.job_registry import JOB_REGISTRY
 from penstock.ops.rest.access import Access, access_of
@@ -159,11 +159,8 @@ def ports_of(settings: Settings) -> list[int]:
     try:
         return ports_in(text)
     except ValueError as error:
-        raise ConfigurationError(
-            f"option 'rest.bind-port' is '{text}', but it takes ports and ranges of ports, for "
-            "example "
-            "8081-8181,50100. Change the setting."
-        ) from error
+        wanted = "ports and ranges of ports, for example 8081-8181,50100"
+        raise refusal(RestOptions.BIND_PORT.key, text, wanted) from error
 
 
 def _bound(address: str, ports: list[int]) -> socket.socket:

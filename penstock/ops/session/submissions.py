@@ -26,33 +26,14 @@ from penstock.engine.hosting.os.session_jobs import SESSION_JOBS, SessionJob
 from penstock.engine.hosting.program.executor import ClusterExecutor
 from penstock.engine.hosting.program.host import reads_frames
 from penstock.engine.hosting.spark.batch.job import BatchJob
+from penstock.engine.machines import dispatcher
 from penstock.engine.machines.dispatcher import (
-    Cancel,
-    CancelJob,
     Cancelled,
-    CleanUp,
-    CleanUpFailed,
-    ClientLives,
-    ClientServed,
-    CloseSession,
     DispatchedJob,
     Dispatcher,
     DispatcherSettings,
     Duplicate,
     Effect,
-    EndCarriedOut,
-    EndSession,
-    Initialise,
-    JobCleaned,
-    JobEnded,
-    JobRecovered,
-    JobStarted,
-    JobStartFailed,
-    JobSubmitted,
-    NotAccepted,
-    Phase,
-    Suspend,
-    Tick,
 )
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError, ExternalError
@@ -232,9 +213,8 @@ class Submissions:
             job = replace(submission.job, client_timeout_ms=timeout_ms)
             held = _Held(job, submission.speakers, submission.reads_rows)
             with self._lock:
-                effects = self._machine.step(
-                    JobSubmitted(job_id, job.graph.name, timeout_ms), monotonic_ms()
-                )
+                submitted = dispatcher.JobSubmitted(job_id, job.graph.name, timeout_ms)
+                effects = self._effects_of(submitted)
                 self._held[job_id] = held
         except Duplicate:
             raise  # Its modules are those of the job that is known.
@@ -248,12 +228,9 @@ class Submissions:
     def recover(self, claim: Claim) -> None:
         """Take over a job of a former session. Returns at once."""
         job, is_dirty = claim.job, claim.result is not None
-        with self._lock:
-            self._held[job.graph.job_id] = _Held(job, claim=claim)
-            graph = job.graph
-            event = JobRecovered(graph.job_id, graph.name, is_dirty, job.client_timeout_ms)
-            effects = self._machine.step(event, monotonic_ms())
-        self._carry_out(effects)
+        job_id, name = job.graph.job_id, job.graph.name
+        self._held[job_id] = _Held(job, claim=claim)
+        self._step(dispatcher.JobRecovered(job_id, name, is_dirty, job.client_timeout_ms))
 
     def _open_modules(
         self, job_id: JobId, archive: bytes, pickled: bytes
@@ -261,15 +238,14 @@ class Submissions:
         """Raises Duplicate before anything of the job's own is unpickled."""
         with self._lock:
             known = self._machine.known(job_id)
-            if known is not None and known.phase is not Phase.ENDED:
-                self._machine.step(JobSubmitted(job_id, known.name), monotonic_ms())  # Raises.
+            if known is not None and known.phase is not dispatcher.Phase.ENDED:
+                self._effects_of(dispatcher.JobSubmitted(job_id, known.name))  # Raises.
         return self._modules.open(job_id, archive, pickled)
 
     def _start(self, held: _Held) -> JobControl:
         job, claim = held.job, held.claim
-        if (
-            not self._ships_modules
-        ):  # Tasks of this process find them where the session has put them.
+        if not self._ships_modules:
+            # Tasks of this process find them where the session has put them.
             job = replace(job, modules=b"")
             claim = None if claim is None else replace(claim, job=job)
         return start_submitted(
@@ -292,14 +268,13 @@ class Submissions:
         self.client_lives(job_id)
         found = self.rows.after(job_id, stream, number)
         if found is not None and found.payload is None:
-            with self._lock:
-                self._machine.step(ClientServed(job_id), monotonic_ms())
+            self._effects_of(dispatcher.ClientServed(job_id))
         return found
 
     def client_lives(self, job_id: JobId, for_ms: int | None = None) -> bool:
         """Return whether the job is known, and has not ended. `for_ms`: until when the client may be silent; None: as long as always."""
         with self._lock:
-            self._machine.step(ClientLives(job_id, for_ms), monotonic_ms())
+            self._effects_of(dispatcher.ClientLives(job_id, for_ms))
             return self._machine.is_alive(job_id)
 
     # ------------------------------------------------------------------ jobs go
@@ -307,45 +282,47 @@ class Submissions:
     def cancel(self, job_id: str) -> Cancelled:
         wanted = JobId(job_id)
         with self._lock:
-            effects = self._machine.step(CancelJob(wanted), monotonic_ms())
+            effects = self._effects_of(dispatcher.CancelJob(wanted))
             found = self._machine.cancelled(wanted)
         self._carry_out(effects)
         return found
 
     def close(self, timeout_s: float) -> bool:
         """End all jobs, and wait until nothing is left of them. Returns: whether that is so."""
-        with self._lock:
-            effects = self._machine.step(CloseSession(), monotonic_ms())
-        self._carry_out(effects)
+        self._step(dispatcher.CloseSession())
         with self._changed:
             return self._changed.wait_for(lambda: self._machine.is_done, timeout_s)
 
     # ------------------------------------------------------------------ what the Dispatcher wants
 
+    def _effects_of(self, event: dispatcher.DispatcherEvent) -> Sequence[Effect]:
+        with self._lock:
+            return self._machine.step(event, monotonic_ms())
+
+    def _step(self, event: dispatcher.DispatcherEvent) -> None:
+        """Pass an event to the Dispatcher, and carry out what it wants."""
+        self._carry_out(self._effects_of(event))
+
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, EndSession):
+            if isinstance(effect, dispatcher.EndSession):
                 self._on_fatal(effect.cause)
                 continue
             held = self._held[effect.job_id]
-            if isinstance(effect, Initialise):
-                self._on_thread(effect.job_id, self._run)
-            elif isinstance(effect, CleanUp):
-                self._on_thread(effect.job_id, self._cleanup_of(effect, held))
+            if isinstance(effect, dispatcher.Initialise):
+                self._on_thread(effect.job_id, self._run, held)
+            elif isinstance(effect, dispatcher.CleanUp):
+                self._on_thread(effect.job_id, self._clean_up, held, effect.is_global)
             elif held.control is not None:
-                if isinstance(effect, Cancel) and effect.cause:
+                if isinstance(effect, dispatcher.Cancel) and effect.cause:
                     _LOG.warning("job=%s CANCELLED cause=%s", effect.job_id, effect.cause)
                 _stop(held.control, effect)
         with self._changed:
             self._changed.notify_all()
 
-    def _on_thread(self, job_id: JobId, work: Callable[[JobId, _Held], None]) -> None:
-        threading.Thread(
-            target=work,
-            args=(job_id, self._held[job_id]),
-            name=f"penstock-job-{job_id[:6]}",
-            daemon=True,
-        ).start()
+    def _on_thread(self, job_id: JobId, work: Callable[..., None], *arguments: Any) -> None:
+        name, given = f"penstock-job-{job_id[:6]}", (job_id, *arguments)
+        threading.Thread(target=work, args=given, name=name, daemon=True).start()
 
     def _run(self, job_id: JobId, held: _Held) -> None:
         """Start a job, and wait for its end."""
@@ -355,21 +332,16 @@ class Submissions:
             if held.reads_rows:
                 self.rows.add(job_id, control)
         except BaseException as error:
-            with self._lock:
-                event = JobStartFailed(job_id, traceback_of(error))
-                effects = self._machine.step(event, monotonic_ms())
+            effects = self._effects_of(dispatcher.JobStartFailed(job_id, traceback_of(error)))
             held.started.set_exception(error)
             self._carry_out(effects)
             return
-        with self._lock:
-            held.control = control
-            effects = self._machine.step(JobStarted(job_id), monotonic_ms())
+        held.control = control
+        effects = self._effects_of(dispatcher.JobStarted(job_id))
         held.started.set_result(None)
         self._carry_out(effects)
         _await_end(control)
-        with self._lock:
-            effects = self._machine.step(JobEnded(job_id, control.status()), monotonic_ms())
-        self._carry_out(effects)
+        self._step(dispatcher.JobEnded(job_id, control.status()))
 
     def _claim(self, job_id: JobId, held: _Held) -> None:
         """Store the job before it runs. Raises Duplicate: a driver of this cluster-id runs it."""
@@ -385,39 +357,34 @@ class Submissions:
             )
         held.claim = found
 
-    def _cleanup_of(self, effect: CleanUp, held: _Held) -> Callable[[JobId, _Held], None]:
-        def work(job_id: JobId, _held: _Held) -> None:
-            try:
-                self._clean_up(job_id, held, is_global=effect.is_global)
-            except Exception as error:
-                with self._lock:
-                    now_ms = monotonic_ms()
-                    self._machine.step(CleanUpFailed(job_id), now_ms)
-                    known = self._machine.known(job_id)
-                    at_ms = None if known is None else known.retry_at_ms
-                again = "given up" if at_ms is None else f"again in {at_ms - now_ms} ms"
-                text = "job=%s clean-up FAILED, %s"
-                _LOG.warning(text, job_id, again, exc_info=error)
-            else:
-                with self._lock:
-                    self._machine.step(JobCleaned(job_id), monotonic_ms())
-                    if self._held.get(job_id) is held:
-                        del self._held[job_id]
-            with self._changed:
-                self._changed.notify_all()
+    def _clean_up(self, job_id: JobId, held: _Held, is_global: bool) -> None:
+        try:
+            self._remove_rest(job_id, held, is_global=is_global)
+        except Exception as error:
+            with self._lock:
+                now_ms = monotonic_ms()
+                self._machine.step(dispatcher.CleanUpFailed(job_id), now_ms)
+                known = self._machine.known(job_id)
+                at_ms = None if known is None else known.retry_at_ms
+            again = "given up" if at_ms is None else f"again in {at_ms - now_ms} ms"
+            _LOG.warning("job=%s clean-up FAILED, %s", job_id, again, exc_info=error)
+        else:
+            with self._lock:
+                self._effects_of(dispatcher.JobCleaned(job_id))
+                if self._held.get(job_id) is held:
+                    del self._held[job_id]
+        with self._changed:
+            self._changed.notify_all()
 
-        return work
-
-    def _clean_up(self, job_id: JobId, held: _Held, *, is_global: bool) -> None:
+    def _remove_rest(self, job_id: JobId, held: _Held, *, is_global: bool) -> None:
         """Remove what is left of a job. Raises OSError: the store could not be reached."""
         if not held.started.done():
-            held.started.set_exception(NotAccepted(f"job {job_id} was ended before it began"))
+            refusal = dispatcher.NotAccepted(f"job {job_id} was ended before it began")
+            held.started.set_exception(refusal)
         claim = held.claim
         if claim is not None and claim.result is not None and held.control is None:
             held.control = self._start(held)
-            with self._lock:
-                event = EndCarriedOut(job_id, held.control.status())
-                self._machine.step(event, monotonic_ms())
+            self._effects_of(dispatcher.EndCarriedOut(job_id, held.control.status()))
         if is_global and claim is not None:
             self._remove_entry(job_id, claim, held)
         self._modules.close(job_id)
@@ -438,9 +405,7 @@ class Submissions:
     def _tick(self) -> None:
         pause = threading.Event()
         while not pause.wait(_TICK_S):
-            with self._lock:
-                effects = self._machine.step(Tick(), monotonic_ms())
-            self._carry_out(effects)
+            self._step(dispatcher.Tick())
 
 
 def _client_timeout_ms(submission: Submission) -> int | None:
@@ -456,9 +421,9 @@ def _told(job: DispatchedJob) -> dict[str, Any]:
     return {"id": job.job_id, "name": job.name, "phase": str(job.phase), "status": status}
 
 
-def _stop(control: JobControl, effect: Cancel | Suspend) -> None:
+def _stop(control: JobControl, effect: dispatcher.Cancel | dispatcher.Suspend) -> None:
     """A job that cannot be suspended, such as one in runtime mode BATCH, is cancelled."""
-    if isinstance(effect, Suspend) and isinstance(control, JobHandle):
+    if isinstance(effect, dispatcher.Suspend) and isinstance(control, JobHandle):
         control.suspend(_SUSPENDED)
     else:
         control.cancel()

@@ -6,9 +6,10 @@ only pass or fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from penstock.connectors.api.base import Sink
@@ -26,8 +27,6 @@ from penstock.testing.conformance.sink_run import (
 
 Look: TypeAlias = Callable[[], Iterable[Any]]
 Made: TypeAlias = tuple[Sink, Look] | tuple[Sink, Look, Look]
-Outcome: TypeAlias = tuple[list[Any], list[Any]]
-"""What has to be visible, and what was visible too early."""
 _CHECKPOINTS: Final = 3
 _JOB: Final = "job-1."
 _OTHER_JOB: Final = "job-2."
@@ -96,6 +95,30 @@ class _Progress:
         self.covered = 0
 
 
+class _Case:
+    """One target. `expected`: what has to be visible there at the end. `early`: what was visible too early."""
+
+    def __init__(self, plan: _Plan) -> None:
+        self._plan = plan
+        self.expected = plan.records
+        self.early: list[Any] = []
+
+    @cached_property
+    def made(self) -> Made:
+        """What the test has made, checked as at submit."""
+        made = self._plan.make()
+        made[0].validate()
+        made[0].validate_input(self._plan.input_type)
+        return made
+
+    @property
+    def sink(self) -> Sink:
+        return self.made[0]
+
+    def read(self) -> Iterable[Any]:
+        return self.made[1]()
+
+
 @dataclass(slots=True)
 class _Plan:
     """Each method is a scenario, with a target of its own. Piece n of the records is written before checkpoint n."""
@@ -134,28 +157,23 @@ class _Plan:
 
     def run_through(self) -> None:
         """To the end without a failure. What is visible is looked at after every step."""
-
-        def scenario(made: Made) -> Outcome:
-            sink, read, *_ = made
-            early: list[Any] = []
-            has_committer = committer_of(sink) is not None
-            progress = _Progress()
-            with closing(self._begin(sink, self.parallelism, 0, None)) as run:
+        with self._noted(f"to the end at parallelism {self.parallelism}") as case:
+            has_committer = committer_of(case.sink) is not None
+            progress, early = _Progress(), case.early
+            with closing(self._begin(case.sink, self.parallelism, 0, None)) as run:
                 for step in self.steps():
                     self._do(run, step, progress)
                     uncovered = self.pieces(range(progress.covered + 1, _CHECKPOINTS + 1))
                     if has_committer and uncovered:
-                        early += [one for one in read() if one in uncovered and one not in early]
-            return self.records, early
-
-        self._note(f"to the end at parallelism {self.parallelism}", scenario)
+                        early += [
+                            one for one in case.read() if one in uncovered and one not in early
+                        ]
 
     def without_checkpoints(self) -> None:
         """The first attempt fails, the second one's output is committed by the driver at the end."""
-
-        def scenario(made: Made) -> Outcome:
-            sink = made[0]
-            committer = committer_of(sink)
+        title = f"a job without checkpoints at parallelism {self.parallelism}, begun twice"
+        with self._noted(title, leaves_nothing=True) as case:
+            sink, committer = case.sink, committer_of(case.sink)
             for attempt in range(2):
                 run = SinkRun(
                     sink, self.parallelism, _JOB, attempt,
@@ -173,20 +191,11 @@ class _Plan:
                 commit(committer, run.reported)
                 committer.abort(_JOB)
                 committer.close()
-            return self.records, []
-
-        self._note(
-            f"a job without checkpoints at parallelism {self.parallelism}, begun twice",
-            scenario,
-            leaves_nothing=True,
-        )
 
     def committed_twice(self) -> None:
         """Every checkpoint's committables are committed again, by another committer, after all others."""
-
-        def scenario(made: Made) -> Outcome:
-            sink = made[0]
-            progress = _Progress()
+        with self._noted(f"committed twice at parallelism {self.parallelism}") as case:
+            sink, progress = case.sink, _Progress()
             kept: list[KeptSink] = []
             with closing(self._begin(sink, self.parallelism, 0, None)) as run:
                 for step in self.steps():
@@ -198,16 +207,16 @@ class _Plan:
                 if committer is not None:
                     commit(committer, committables_of(one))
                     committer.close()
-            return self.records, []
-
-        self._note(f"committed twice at parallelism {self.parallelism}", scenario)
 
     def restored(self, point: int, parallelism: int, *, is_closed: bool) -> None:
         """The job stops behind so many steps, and goes on from its last complete checkpoint to the end."""
-
-        def scenario(made: Made) -> Outcome:
-            sink = made[0]
-            progress = _Progress()
+        how = "closed" if is_closed else "left alone"
+        title = (
+            f"{how} at parallelism {self.parallelism} {self._behind(point)}, restored at "
+            f"parallelism {parallelism}"
+        )
+        with self._noted(title) as case:
+            sink, progress = case.sink, _Progress()
             with closing(self._begin(sink, self.parallelism, 0, None)) as first:
                 for step in self.steps()[:point]:
                     self._do(first, step, progress)
@@ -215,25 +224,18 @@ class _Plan:
                     first.close()
                 with closing(self._begin(sink, parallelism, 1, progress.kept)) as second:
                     self._to_the_end(second, parallelism, progress.covered)
-                return self.records, []
-
-        how = "closed" if is_closed else "left alone"
-        self._note(
-            f"{how} at parallelism {self.parallelism} {self._behind(point)}, restored at "
-            f"parallelism {parallelism}",
-            scenario,
-        )
 
     def aborted(self, point: int) -> None:
         """The job stops behind so many steps and never goes on; another job then writes everything."""
-
-        def scenario(made: Made) -> Outcome:
-            sink, read, *_ = made
-            run, progress = self._begin(sink, self.parallelism, 0, None), _Progress()
+        title = f"aborted at parallelism {self.parallelism} {self._behind(point)}, and another job"
+        with self._noted(title) as case:
+            sink, progress = case.sink, _Progress()
+            run = self._begin(sink, self.parallelism, 0, None)
             committer = committer_of(sink)
             if committer is None:
                 run.close()
-                return [], []
+                case.expected = []
+                return
             told: set[int] = set()
             with closing(run):
                 for step in self.steps()[:point]:
@@ -242,29 +244,26 @@ class _Plan:
                         told.add(step.number)
             committer.abort(_JOB)
             committer.close()
-            visible = list(read())
-            early = [one for one in visible if one in self.pieces(_later(progress.covered))]
+            visible = list(case.read())
+            case.early = early = [
+                one for one in visible if one in self.pieces(_later(progress.covered))
+            ]
             # Whether those of a checkpoint that not all subtasks have heard of are committed is open.
             done = [one for one in visible if one not in early]
             with closing(self._begin(sink, self.parallelism, 0, None, _OTHER_JOB)) as other:
                 self._to_the_end(other, self.parallelism, 0)
             heard = self.pieces(number for number in told if number < max(told, default=0))
             missing = [one for one in heard if one not in done]
-            return [*done, *missing, *self.records], early
-
-        self._note(
-            f"aborted at parallelism {self.parallelism} {self._behind(point)}, and another job",
-            scenario,
-        )
+            case.expected = [*done, *missing, *self.records]
 
     def aborted_beside_another(self) -> None:
         """Two jobs have the same target. One has prepared a checkpoint and is aborted, and the other one goes on."""
-
-        def scenario(made: Made) -> Outcome:
-            sink = made[0]
-            committer = committer_of(sink)
+        title = f"aborted at parallelism {self.parallelism} together with another job that goes on"
+        with self._noted(title, leaves_nothing=True) as case:
+            sink, committer = case.sink, committer_of(case.sink)
             if committer is None:
-                return [], []
+                case.expected = []
+                return
             gone = self._begin(sink, self.parallelism, 0, None)
             other = self._begin(sink, self.parallelism, 0, None, _OTHER_JOB)
             progress = _Progress()
@@ -280,13 +279,6 @@ class _Plan:
             if last is not None:
                 last.abort(_OTHER_JOB)
                 last.close()
-            return self.records, []
-
-        self._note(
-            f"aborted at parallelism {self.parallelism} together with another job that goes on",
-            scenario,
-            leaves_nothing=True,
-        )
 
     def _behind(self, point: int) -> str:
         return f"behind step {self.steps()[point - 1]}" if point else "before the first step"
@@ -322,20 +314,13 @@ class _Plan:
         for subtask in subtasks:
             run.notify(subtask, _CHECKPOINTS + 1)
 
-    def _note(
-        self,
-        scenario: str,
-        run: Callable[[Made], Outcome],
-        *,
-        leaves_nothing: bool = False,
-    ) -> None:
-        """`leaves_nothing`: its jobs are over, and nothing of them may be restored."""
+    @contextmanager
+    def _noted(self, scenario: str, *, leaves_nothing: bool = False) -> Generator[_Case]:
+        """Note how a scenario ends. `leaves_nothing`: its jobs are over, and nothing of them may be restored."""
+        case = _Case(self)
         try:
-            made = self.make()
-            made[0].validate()
-            made[0].validate_input(self.input_type)
-            expected, early = run(made)
-            found = list(made[1]())
+            yield case
+            made, found = case.made, list(case.read())
             left = tuple(made[2]()) if leaves_nothing and len(made) == 3 else ()
         except CancelSignal:
             raise
@@ -343,9 +328,8 @@ class _Plan:
             # A connector may raise anything.
             self.report.fail(scenario, f"{type(error).__name__}: {bounded_str(error)}")
         else:
-            if self.by_key:
-                expected = distinct(expected)
-            self.report.compare(scenario, expected, found, tuple(early), left)
+            expected = distinct(case.expected) if self.by_key else case.expected
+            self.report.compare(scenario, expected, found, tuple(case.early), left)
 
 
 def _later(covered: int) -> range:

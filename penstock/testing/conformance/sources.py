@@ -6,8 +6,8 @@ no cluster, every point instead of one, and it says what was seen instead of onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -76,21 +76,22 @@ class _Plan:
     def read_through(self, parallelism: int) -> int:
         """Returns: the number of batches."""
         batches = 0
-
-        def scenario() -> list[Any]:
-            nonlocal batches
-            with closing(self._run(self._made(), parallelism)) as run:
-                self._to_the_end(run, [])
-                batches = run.batches
-                return run.records
-
-        self._note(f"read to the end at parallelism {parallelism}", scenario)
+        with (
+            self._noted(f"read to the end at parallelism {parallelism}") as found,
+            closing(self._run(self._made(), parallelism)) as run,
+        ):
+            self._to_the_end(run, [])
+            batches = run.batches
+            found.extend(run.records)
         return batches
 
     def restored(self, parallelism: int, other: int, point: int, told: str) -> None:
         """`told`: when the readers hear that the checkpoint is complete. In a job they have usually read on by then."""
-
-        def scenario() -> list[Any]:
+        title = (
+            f"restored at parallelism {other} from a checkpoint behind batch {point} at "
+            f"parallelism {parallelism}{told}"
+        )
+        with self._noted(title) as found:
             source = self._made()
             with closing(self._run(source, parallelism)) as first:
                 first.read(batches=point, records=len(self.wanted))
@@ -101,16 +102,14 @@ class _Plan:
                 if told == _TOLD_LATE:
                     first.complete(1)
                     first.look_on(1)  # Some have a thread that acknowledges.
-            return before + self._rest(source, other, kept, before)
-
-        self._note(
-            f"restored at parallelism {other} from a checkpoint behind batch {point} at "
-            f"parallelism {parallelism}{told}",
-            scenario,
-        )
+            found.extend(before + self._rest(source, other, kept, before))
 
     def restored_to_the_one_before(self, parallelism: int, point: int) -> None:
-        def scenario() -> list[Any]:
+        title = (
+            f"restored at parallelism {parallelism} behind batch {point}, after a checkpoint that "
+            "failed"
+        )
+        with self._noted(title) as found:
             source = self._made()
             with closing(self._run(source, parallelism)) as first:
                 first.read(batches=point, records=len(self.wanted))
@@ -119,44 +118,31 @@ class _Plan:
                 first.read(batches=1, records=len(self.wanted))
                 first.checkpoint(2)  # it never completes
                 first.read(batches=1, records=len(self.wanted))
-            return before + self._rest(source, parallelism, kept, before)
-
-        self._note(
-            f"restored at parallelism {parallelism} behind batch {point}, after a checkpoint that "
-            "failed",
-            scenario,
-        )
+            found.extend(before + self._rest(source, parallelism, kept, before))
 
     def begun_anew(self, parallelism: int, point: int) -> None:
-        def scenario() -> list[Any]:
+        title = (
+            f"begun anew at parallelism {parallelism} behind batch {point}, without a checkpoint"
+        )
+        with self._noted(title) as found:
             source = self._made()
             with closing(self._run(source, parallelism)) as first:
                 first.read(batches=point, records=len(self.wanted))
                 first.checkpoint(1)  # it never completes
-            return self._rest(source, parallelism, None, [])
-
-        self._note(
-            f"begun anew at parallelism {parallelism} behind batch {point}, without a checkpoint",
-            scenario,
-        )
+            found.extend(self._rest(source, parallelism, None, []))
 
     def given_back(self, parallelism: int, point: int) -> None:
         """Each subtask fails alone, one after the other; the enumerator goes on."""
-
-        def scenario() -> list[Any]:
-            with closing(self._run(self._made(), parallelism)) as run:
-                run.read(batches=point, records=len(self.wanted))
-                kept = run.checkpoint(1)
-                run.complete(1)
-                for subtask in range(parallelism):
-                    run.read(batches=1, records=len(self.wanted))
-                    run.fail(subtask, kept)
-                self._to_the_end(run, [])
-                return run.records
-
-        self._note(
-            f"splits given back by each of {parallelism} subtasks behind batch {point}", scenario
-        )
+        title = f"splits given back by each of {parallelism} subtasks behind batch {point}"
+        with self._noted(title) as found, closing(self._run(self._made(), parallelism)) as run:
+            run.read(batches=point, records=len(self.wanted))
+            kept = run.checkpoint(1)
+            run.complete(1)
+            for subtask in range(parallelism):
+                run.read(batches=1, records=len(self.wanted))
+                run.fail(subtask, kept)
+            self._to_the_end(run, [])
+            found.extend(run.records)
 
     def _rest(
         self, source: Source, parallelism: int, kept: Kept | None, before: list[Any]
@@ -189,9 +175,12 @@ class _Plan:
     def _run(self, source: Source, parallelism: int, kept: Kept | None = None) -> SourceRun:
         return SourceRun(source, parallelism, kept, self.patience_s, cuts_batches=True)
 
-    def _note(self, scenario: str, run: Callable[[], list[Any]]) -> None:
+    @contextmanager
+    def _noted(self, scenario: str) -> Generator[list[Any]]:
+        """Note how a scenario ends. It adds the records that count to the list."""
+        found: list[Any] = []
         try:
-            found = run()
+            yield found
         except CancelSignal:
             raise
         except Exception as error:

@@ -18,6 +18,8 @@ from penstock.datastream.functions import (
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.engine.metrics.scopes import Component
+from penstock.ops.metrics.entities import TaskManagerScope
 from tests.tools.programs.environments import RESTARTS, minicluster_environment
 from tests.tools.programs.reported_metrics import Reported
 
@@ -347,14 +349,19 @@ def test_a_running_job_reports_in_intervals(make_env, reported):
     rows.process(Held()).name("Held").print()
     client = env.execute_async("held")
 
+    def processes() -> list[TaskManagerScope]:
+        places = [one.place for one in reported.store.metrics()]
+        found = [one for one in places if one.component is Component.TASKMANAGER]
+        return [TaskManagerScope(one.variables["tm_id"]) for one in found]
+
     def has_all() -> bool:
         held = [scope for name, scope in reported.vertices().items() if name.startswith("Held")]
         values = reported.store.values(held[0]) if held else {}
-        return values.get("0.Held.numTimers") == str(ROWS) and bool(reported.store.taskmanagers())
+        return values.get("0.Held.numTimers") == str(ROWS) and bool(processes())
 
     try:
         reported.await_report(has_all)
-        (manager, *_) = reported.store.taskmanagers()
+        manager = processes()[0]
         assert set(reported.store.values(manager)) >= PROCESS
         assert int(reported.store.values(manager)["Status.JVM.Memory.Heap.Used"]) > 1 << 20
     finally:

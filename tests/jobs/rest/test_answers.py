@@ -60,8 +60,10 @@ class Ids:
         )
         details = client.get(f"/jobs/{job_id}")
         by_kind = {bool(node.get("inputs")): node["id"] for node in details["plan"]["nodes"]}
+        subtasks = f"/jobs/{job_id}/vertices/{by_kind[True]}/subtasks/metrics"
         wait_until(
-            lambda: client.get("/taskmanagers/metrics"), "no TaskManager reports its metrics"
+            lambda: client.get("/taskmanagers/metrics") and client.get(subtasks),
+            "no TaskManager reports its metrics and those of subtasks",
         )
         self.known = {
             "job": job_id,

@@ -17,12 +17,11 @@ from penstock.ops.autoscaler.rules.samples import (
     JobMeasured,
     JobRescaled,
     JobRestarted,
-    ScaledEdge,
-    ScaledVertex,
     Topology,
     VertexSample,
 )
 from penstock.ops.autoscaler.rules.settings import AutoscalerSettings, autoscaler_settings_of
+from tests.tools.machines.topologies import topology_of
 
 FLINK, PENSTOCK = "flink", "penstock"
 LARGE = {"job.autoscaler.vertex.max-parallelism": 100_000}
@@ -48,8 +47,8 @@ class Chain:
 
     def topology(self) -> Topology:
         ids = [VertexId(f"v{number}") for number in range(len(self.rates))]
-        edges = [ScaledEdge(*pair, self.is_hash) for pair in zip(ids, ids[1:], strict=False)]
-        return Topology([ScaledVertex(one, one, M) for one in ids], edges)
+        edges = [(*pair, self.is_hash) for pair in zip(ids, ids[1:], strict=False)]
+        return topology_of(ids, edges, M)
 
     def sample(self, elapsed_s: float) -> dict[VertexId, VertexSample]:
         """Everything moves at the pace of the slowest; what is more than that waits before the source."""

@@ -77,7 +77,7 @@ def reports(driver, taskmanager, **values):
     process = {"host": "host-a", "tm_id": taskmanager}
     section = Section(Component.TASKMANAGER, process, measured)
     with driver.job_registry.reported() as store:
-        store.report(ReportEncoder(process).encode([section]), 1)
+        store.report(ReportEncoder(process).encode([section]))
 
 
 NAMES = {

@@ -1,6 +1,7 @@
 """A job of many vertices and subtasks, all of which run and report: what the pages of a large job are fed with."""
 
 from penstock.engine.hosting.os.clock import wall_ms
+from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.model.graph.job_graph import JobType
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.engine.model.messages import ExecutionStateChanged, TaskIo, TaskIoReported
@@ -38,7 +39,7 @@ def wide_facts(vertices, subtasks):
         JobType.STREAMING,
         known,
         wall_ms(),
-        CheckpointFacts(interval_ms=1000),
+        CheckpointFacts(CheckpointSettings(interval_ms=1000)),
     )
 
 

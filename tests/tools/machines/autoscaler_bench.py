@@ -11,12 +11,11 @@ from penstock.ops.autoscaler.rules.samples import (
     JobRestarted,
     MemorySample,
     RescaleRefused,
-    ScaledEdge,
-    ScaledVertex,
     Topology,
     VertexSample,
 )
 from penstock.ops.autoscaler.rules.settings import AutoscalerSettings, autoscaler_settings_of
+from tests.tools.machines.topologies import topology_of
 
 SOURCE, MAP, SINK = VertexId("source"), VertexId("map"), VertexId("sink")
 MINUTE, HOUR = 60_000, 3_600_000
@@ -37,8 +36,8 @@ def settings_of(**options) -> AutoscalerSettings:
 
 
 def topology(max_parallelism: int = 128) -> Topology:
-    vertices = [ScaledVertex(one, one, max_parallelism) for one in (SOURCE, MAP, SINK)]
-    return Topology(vertices, [ScaledEdge(SOURCE, MAP, True), ScaledEdge(MAP, SINK)])
+    edges = [(SOURCE, MAP, True), (MAP, SINK)]
+    return topology_of((SOURCE, MAP, SINK), edges, max_parallelism)
 
 
 def example(lag: float = LAG) -> dict[VertexId, VertexSample]:

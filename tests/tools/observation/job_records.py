@@ -1,5 +1,6 @@
 """A job of two vertices, told event by event."""
 
+from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.model.checkpoints import (
     CheckpointMetrics,
     CheckpointOptions,
@@ -41,7 +42,7 @@ def facts(parallelism=2, **more):
     source = VertexFacts(SOURCE, "Source: Numbers -> Map", parallelism, 128, "default", (), ())
     edge = InputFacts(SOURCE, "HASH", "pipelined_bounded")
     sink = VertexFacts(SINK, "Reduce -> Sink: <out>", parallelism, 128, "default", (), (edge,))
-    known = {"checkpoints": CheckpointFacts(interval_ms=1000)} | more
+    known = {"checkpoints": CheckpointFacts(CheckpointSettings(interval_ms=1000))} | more
     job_type = known.pop("job_type", JobType.STREAMING)
     vertices = known.pop("vertices", (source, sink))
     return JobFacts(JOB, "job", job_type, vertices, BEGAN, **known)

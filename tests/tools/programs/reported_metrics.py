@@ -23,7 +23,7 @@ class Reported(JobObserver):
     def on_metrics_report(self, report: MetricsReport) -> None:
         with self._news:
             self.reports += 1
-            self.store.report(report.payload, self.reports)
+            self.store.report(report.payload)
             self._news.notify_all()
 
     def await_report(self, is_wanted, timeout_s: float = 30) -> None:
@@ -54,9 +54,8 @@ class Reported(JobObserver):
     def sum(self, begin: str, rest_id: str) -> int:
         """A whole number of all subtasks of a vertex."""
         vertex = self.vertex(begin)
-        scopes = self.store.subtasks(vertex.job_id, vertex.vertex_id)
-        found = [self.store.values(scope).get(rest_id) for scope in scopes]
-        return sum(int(text) for text in found if text is not None)
+        found = self.store.values(vertex).items()
+        return sum(int(text) for one, text in found if one.partition(".")[2] == rest_id)
 
     def value(self, begin: str, rest_id: str, subtask: int = 0) -> Value | None:
         vertex = self.vertex(begin)

@@ -75,11 +75,6 @@ class JobCheckpoints:
         self.restore(graph.vertices)
 
     @property
-    def under_way(self) -> int:
-        """Checkpoints that have neither completed nor failed."""
-        return 0 if self.coordinator is None else len(self.coordinator.pending)
-
-    @property
     def is_storing(self) -> bool:
         """Whether a restart must wait because it is not known yet which checkpoint is the latest."""
         return self.coordinator is not None and self.coordinator.is_storing

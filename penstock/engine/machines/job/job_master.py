@@ -36,7 +36,6 @@ from penstock.engine.machines.job.job_views import (
     SubtaskView,
     TaskPlace,
     places_of,
-    progress_of,
     seats_of,
     subtasks_of,
     task_metrics_of,
@@ -84,7 +83,6 @@ from penstock.engine.model.messages import (
     TaskReported,
     TaskStateChanged,
     TimerFired,
-    VertexProgress,
 )
 from penstock.engine.model.states import ExecutionState, JobStatus
 
@@ -245,19 +243,11 @@ class JobMaster:
     def where_tasks_ran(self) -> list[TaskPlace]:
         return places_of(self._graph)
 
-    def progress(self) -> list[VertexProgress]:
-        return progress_of(self._graph)
-
     @property
     def kept_checkpoint(self) -> str | None:
         coordinator = self._checkpoints.coordinator
         kept = None if coordinator is None else coordinator.store.kept
         return None if kept is None else kept.location
-
-    @property
-    def checkpoints_under_way(self) -> int:
-        """How many checkpoints and savepoints have neither completed nor failed."""
-        return self._checkpoints.under_way
 
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
         """Return (vertex name, subtask, its last report) of the current attempts."""

@@ -1,14 +1,12 @@
-"""Views of a JobMaster for others: where tasks ran, and their progress.
+"""Views of a JobMaster for others: where tasks ran, and what they have counted.
 
 Knows only the execution graph, which it reads.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from penstock.engine.machines.execution.execution_graph import (
     Execution,
@@ -23,11 +21,8 @@ from penstock.engine.model.ids import (
     ExecutionVertexId,
     TaskManagerLocation,
 )
-from penstock.engine.model.messages import TaskIo, VertexProgress
+from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.states import ExecutionState
-
-_NO_WATERMARK_MS: Final = -(2**63)
-_LAST_WATERMARK_MS: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,33 +98,6 @@ def task_metrics_of(graph: ExecutionGraph) -> list[tuple[str, int, TaskIo]]:
         (vertex.job_vertex.name, vertex.subtask, vertex.execution.io or TaskIo())
         for vertex in graph.vertices
     ]
-
-
-def progress_of(graph: ExecutionGraph) -> list[VertexProgress]:
-    """Return one entry per job vertex, from sources to sinks, with counters of the current attempts."""
-    found: list[VertexProgress] = []
-    for job_vertex in graph.job_vertices:
-        ios = [vertex.execution.io or TaskIo() for vertex in job_vertex.vertices]
-        found.append(
-            VertexProgress(
-                vertex_id=job_vertex.job_vertex.vertex_id,
-                name=job_vertex.name,
-                parallelism=len(job_vertex.vertices),
-                states=dict(Counter(vertex.state for vertex in job_vertex.vertices)),
-                records_in=sum(io.records_in for io in ios),
-                records_out=sum(io.records_out for io in ios),
-                busy_ms_per_s=max((io.busy_ms_per_s for io in ios), default=0.0),
-                backpressured_ms_per_s=max((io.backpressured_ms_per_s for io in ios), default=0.0),
-                watermark_ms=_watermark_of(ios),
-            )
-        )
-    return found
-
-
-def _watermark_of(ios: Sequence[TaskIo]) -> int | None:
-    """Return the lowest watermark; None where it says nothing: before the first one, and after the last."""
-    lowest = min((io.watermark_ms for io in ios), default=_NO_WATERMARK_MS)
-    return lowest if _NO_WATERMARK_MS < lowest < _LAST_WATERMARK_MS else None
 
 
 def _place(vertex: ExecutionVertex, execution: Execution) -> TaskPlace:

@@ -56,7 +56,6 @@ from penstock.engine.model.messages.control import (
     SourceEvent,
     SplitRequest,
     UserOutput,
-    VertexProgress,
 )
 from penstock.engine.model.messages.job import (
     AnswerOffers,
@@ -271,6 +270,5 @@ __all__ = [
     "UpdatePartitions",
     "UserMetric",
     "UserOutput",
-    "VertexProgress",
     "WaitsForFinalCheckpoint",
 ]

@@ -14,7 +14,6 @@ from penstock.engine.model.ids import (
     FencingToken,
     ResourceId,
     ResultPartitionId,
-    VertexId,
 )
 from penstock.engine.model.messages.shared import SlotOffer, TaskIo
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
@@ -225,25 +224,6 @@ class PartitionStateAnswer:
     partition_id: ResultPartitionId
     producer_state: ExecutionState | None
     fencing_token: FencingToken = NO_TOKEN
-
-
-@dataclass(frozen=True, slots=True)
-class VertexProgress:
-    """Snapshot of one job vertex for console and REST: subtasks by state, summed counters, and the worst of its subtasks.
-
-    `busy_ms_per_s`, `backpressured_ms_per_s`: of the subtask that has most. `watermark_ms`: the lowest; None: a subtask
-    has none yet, or all have ended.
-    """
-
-    vertex_id: VertexId
-    name: str
-    parallelism: int
-    states: dict[ExecutionState, int]
-    records_in: int
-    records_out: int
-    busy_ms_per_s: float = 0.0
-    backpressured_ms_per_s: float = 0.0
-    watermark_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

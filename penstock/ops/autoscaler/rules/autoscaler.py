@@ -205,10 +205,6 @@ class DelayedScaleDowns:
         self._asked[vertex_id] = kept[::-1]
         return later if first_ms <= begin_ms else None
 
-    def waits_since(self, vertex_id: VertexId) -> int | None:
-        """Return when it was first asked for, in ms; None: it is not."""
-        return self._first_ms.get(vertex_id)
-
     def forget(self, vertex_id: VertexId) -> None:
         self._first_ms.pop(vertex_id, None)
         self._asked.pop(vertex_id, None)
@@ -324,10 +320,6 @@ class Autoscaler:
         if not settings.is_restart_tracked or not took:
             return settings.restart_s
         return min(settings.restart_limit_s, max(took) / 1000)
-
-    def shrinks_since_ms(self, vertex_id: VertexId) -> int | None:
-        """Return since when a vertex has too many subtasks and waits to shrink; None: it has not."""
-        return self._delayed.waits_since(vertex_id)
 
     def _judge(self, work: _Round, one: Evaluated) -> None:
         """Propose a parallelism for a vertex, and note the change unless something holds it up."""

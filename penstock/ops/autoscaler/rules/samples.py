@@ -8,32 +8,16 @@ What an autoscaler is told. Plain data.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from graphlib import CycleError, TopologicalSorter
+from typing import Final, TypeAlias
 
 from penstock.engine.model.errors import GraphError
 from penstock.engine.model.ids import VertexId
+from penstock.ops.jobs.snapshots import VertexFacts
 
-
-@dataclass(frozen=True, slots=True)
-class ScaledVertex:
-    """A vertex of the job. `max_parallelism`: its number of key groups, above which it cannot grow."""
-
-    vertex_id: VertexId
-    name: str
-    max_parallelism: int
-    slot_sharing_group: str = "default"
-
-
-@dataclass(frozen=True, slots=True)
-class ScaledEdge:
-    """`is_hash`: each key belongs to one subtask of the target."""
-
-    source: VertexId
-    target: VertexId
-    is_hash: bool = False
+_HASH: Final = "HASH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,26 +88,29 @@ class Topology:
     Raises: GraphError: an edge of an unknown vertex, or a circle.
     """
 
-    def __init__(self, vertices: Iterable[ScaledVertex], edges: Iterable[ScaledEdge]) -> None:
+    def __init__(self, vertices: Iterable[VertexFacts]) -> None:
         given = {vertex.vertex_id: vertex for vertex in vertices}
-        self.edges = tuple(edges)
-        for edge in self.edges:
-            for end in (edge.source, edge.target):
-                if end not in given:
+        self._inputs: dict[VertexId, list[VertexId]] = {}
+        self._outputs: dict[VertexId, list[VertexId]] = {vertex_id: [] for vertex_id in given}
+        for target, vertex in given.items():
+            # Two edges between the same vertices are one: rates are counted by vertex.
+            self._inputs[target] = list(dict.fromkeys(one.source for one in vertex.inputs))
+            for source in self._inputs[target]:
+                if source not in given:
                     known = ", ".join(given) or "none"
                     raise GraphError(
-                        f"an edge {edge.source} -> {edge.target} names the vertex {end}, which is "
+                        f"an edge {source} -> {target} names the vertex {source}, which is "
                         f"none of the job's: {known}. Give the autoscaler every vertex."
                     )
-        self._inputs: dict[VertexId, list[VertexId]] = {vertex_id: [] for vertex_id in given}
-        self._outputs: dict[VertexId, list[VertexId]] = {vertex_id: [] for vertex_id in given}
-        for edge in self.edges:
-            # Two edges between the same vertices are one: rates are counted by vertex.
-            if edge.source not in self._inputs[edge.target]:
-                self._inputs[edge.target].append(edge.source)
-                self._outputs[edge.source].append(edge.target)
-        self.vertices = {vertex_id: given[vertex_id] for vertex_id in self._in_order()}
-        self._hashed = {edge.target for edge in self.edges if edge.is_hash}
+                self._outputs[source].append(target)
+        try:
+            order = TopologicalSorter(self._inputs).static_order()
+            self.vertices = {vertex_id: given[vertex_id] for vertex_id in order}
+        except CycleError as error:
+            raise GraphError(
+                f"the edges of a job make a circle: {', '.join(error.args[1])}. "
+                "The autoscaler takes graphs without circles."
+            ) from None
 
     def inputs(self, vertex_id: VertexId) -> list[VertexId]:
         return self._inputs[vertex_id]
@@ -141,7 +128,7 @@ class Topology:
 
     def is_keyed(self, vertex_id: VertexId) -> bool:
         """Whether some input gives each key to one subtask."""
-        return vertex_id in self._hashed
+        return any(one.ship_strategy == _HASH for one in self.vertices[vertex_id].inputs)
 
     def name(self, vertex_id: VertexId) -> str:
         return self.vertices[vertex_id].name
@@ -164,24 +151,6 @@ class Topology:
             found |= fresh
             ready += fresh
         return found
-
-    def _in_order(self) -> list[VertexId]:
-        waiting = {vertex_id: len(inputs) for vertex_id, inputs in self._inputs.items()}
-        ready = deque(vertex_id for vertex_id, count in waiting.items() if not count)
-        ordered = []
-        while ready:
-            ordered.append(vertex_id := ready.popleft())
-            for target in self._outputs[vertex_id]:
-                waiting[target] -= 1
-                if not waiting[target]:
-                    ready.append(target)
-        if len(ordered) < len(waiting):
-            circle = ", ".join(name for name, count in waiting.items() if count)
-            raise GraphError(
-                f"the edges of a job make a circle of or before {circle}. "
-                "The autoscaler takes graphs without circles."
-            )
-        return ordered
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from penstock.engine.model.options.autoscaler import (
     AutoscalerStepOptions,
     AutoscalerTargetOptions,
 )
-from penstock.engine.model.options.option import Option
+from penstock.engine.model.options.option import Option, refusal
 
 
 class Aggregator(StrEnum):
@@ -162,9 +162,7 @@ class _Reader:
     @staticmethod
     def _checked(option: Option[Any], value: Any, is_good: bool, wanted: str) -> Any:
         if not is_good:
-            raise ConfigurationError(
-                f"option '{option.key}' is {value}, but it takes {wanted}. Change the setting."
-            )
+            raise refusal(option.key, value, wanted)
         return value
 
 

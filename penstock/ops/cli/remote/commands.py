@@ -24,10 +24,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
-from penstock.ops.cli.remote.logs import add_logs, logs
+from penstock.engine.model.elastic import requirements_from_plain, requirements_to_plain
+from penstock.engine.model.ids import VertexId
+from penstock.ops.cli.remote.logs import add_logs
 from penstock.ops.cli.remote.targets import (
     ENDED,
     Target,
+    add_command,
     add_job,
     add_place,
     clients,
@@ -36,8 +39,25 @@ from penstock.ops.cli.remote.targets import (
     targets,
     taskmanagers_of,
 )
-from penstock.ops.cli.remote.texts import complain, duration, indented, moment, shown
-from penstock.ops.remote.client import RemoteError, RestClient, vertex_of
+from penstock.ops.cli.remote.texts import complain, duration, indented, moment, shown, tasks_text
+from penstock.ops.remote.client import RemoteError, RestClient, requirements_with, vertex_of
+
+Answer: TypeAlias = tuple[Any, str]
+"""As it is printed with --json, and as text."""
+
+
+def _of_job(
+    commands: Any, name: str, answer: Callable[[Target, argparse.Namespace], Answer], text: str
+) -> argparse.ArgumentParser:
+    """Add a command about one job, which prints this answer. `text`: its help."""
+
+    def run(options: argparse.Namespace) -> int:
+        told, shown_text = answer(target(options), options)
+        return shown(told, options, shown_text)
+
+    added = add_command(commands, name, run, text)
+    add_job(added)
+    return added
 
 
 def rescale(options: argparse.Namespace) -> int:
@@ -46,16 +66,18 @@ def rescale(options: argparse.Namespace) -> int:
     path = f"{one.path}/resource-requirements"
     details = one.client.get(one.path)
     wanted = wanted_parallelism(details, options.parallelism)
-    asked = requirements(one.client.get(path), wanted)
+    now = requirements_from_plain(one.client.get(path))
+    bounds = requirements_with(details, now, wanted)
+    asked = requirements_to_plain({VertexId(one): of for one, of in bounds.items()})
     one.client.change("PUT", path, asked)
     names = {vertex["id"]: vertex["name"] for vertex in details["vertices"]}
-    lines = [f"'{names[vertex_id]}' to {_told(bounds)}" for vertex_id, bounds in wanted.items()]
+    lines = [f"'{names[vertex_id]}' to {_told(wish)}" for vertex_id, wish in wanted.items()]
     told = {"job": one.job_id, "requirements": asked}
     return shown(told, options, f"job {one.job_id} rescales: {', '.join(lines)}")
 
 
-Bounds: TypeAlias = tuple[int | None, int]
-"""Lower and upper bound. The lower one None: it stays, unless it is above the upper one."""
+Bounds: TypeAlias = int | tuple[int, int]
+"""Lower and upper bound, or the upper one: the lower one stays, unless it is above."""
 
 
 def wanted_parallelism(details: Mapping[str, Any], wishes: Sequence[str]) -> dict[str, Bounds]:
@@ -82,9 +104,10 @@ def wanted_parallelism(details: Mapping[str, Any], wishes: Sequence[str]) -> dic
 
 def _within(bounds: Bounds, vertex: Mapping[str, Any]) -> Bounds:
     """Return what the vertex can have of a wish for all vertices."""
-    lower, upper = bounds
-    most = vertex.get("maxParallelism", upper)
-    return None if lower is None else min(lower, most), min(upper, most)
+    if isinstance(bounds, int):
+        return min(bounds, int(vertex.get("maxParallelism", bounds)))
+    most = int(vertex.get("maxParallelism", bounds[1]))
+    return min(bounds[0], most), min(bounds[1], most)
 
 
 def _bounds(text: str) -> Bounds | None:
@@ -92,28 +115,17 @@ def _bounds(text: str) -> Bounds | None:
     numbers = [lower, upper] if dots else [upper]
     if not all(one.isdecimal() and int(one) >= 1 for one in numbers):
         return None
-    return int(lower) if dots else None, int(upper)
+    return (int(lower), int(upper)) if dots else int(upper)
 
 
 def _told(bounds: Bounds) -> str:
-    lower, upper = bounds
-    return f"{upper}" if lower is None else f"{lower}..{upper}"
-
-
-def requirements(known: Mapping[str, Any], wanted: Mapping[str, Bounds]) -> dict[str, Any]:
-    """Return the requirements of all vertices. A vertex that is not named keeps what it has."""
-    asked = {}
-    for vertex_id, requirement in known.items():
-        bounds = requirement["parallelism"]
-        wish, upper = wanted.get(vertex_id, (bounds["lowerBound"], bounds["upperBound"]))
-        lower = min(bounds["lowerBound"], upper) if wish is None else wish
-        asked[vertex_id] = {"parallelism": {"lowerBound": lower, "upperBound": upper}}
-    return asked
+    return str(bounds) if isinstance(bounds, int) else "..".join(map(str, bounds))
 
 
 def add_rescale(commands: Any) -> None:
     """Add the command to the command line."""
-    asks = commands.add_parser("rescale", help="change the parallelism of a running job")
+    text = "change the parallelism of a running job"
+    asks = add_command(commands, "rescale", rescale, text)
     asks.add_argument("job", help="id of the job, its beginning, or its name")
     asks.add_argument(
         "parallelism", nargs="+", metavar="N|VERTEX=N",
@@ -130,9 +142,8 @@ _PATIENCE_S: Final = 60.0
 _LEAST_SHARE: Final = 0.01
 
 
-def stacks(options: argparse.Namespace) -> int:
-    """`penstock stacks`. Returns 1 if no TaskManager has answered."""
-    one = target(options)
+def stacks(one: Target, options: argparse.Namespace) -> Answer:
+    """`penstock stacks`. Raises RemoteError: no TaskManager has answered."""
     if options.vertex is not None:
         return _of_vertex(one, options)
     if options.subtask is not None:
@@ -153,10 +164,10 @@ def stacks(options: argparse.Namespace) -> int:
         + "".join(f"{thread['stringifiedThreadInfo'].rstrip()}\n\n" for thread in threads)
         for name, threads in dumps.items()
     ]
-    return shown(dumps, options, "\n".join(texts).rstrip())
+    return dumps, "\n".join(texts).rstrip()
 
 
-def _of_vertex(one: Target, options: argparse.Namespace) -> int:
+def _of_vertex(one: Target, options: argparse.Namespace) -> Answer:
     vertex = vertex_of(one.client.get(one.path), options.vertex)
     graph = _sampled(one, vertex, options)
     root = graph["data"]
@@ -164,7 +175,7 @@ def _of_vertex(one: Target, options: argparse.Namespace) -> int:
     what = "" if options.subtask is None else f"subtask {options.subtask} of "
     state = {"full": "", "on-cpu": " on a processor", "off-cpu": " that waited"}[options.state]
     head = f"{what}'{vertex['name']}': {samples} samples{state}"
-    return shown(graph, options, "\n".join([head, *_tree(root, samples)]))
+    return graph, "\n".join([head, *_tree(root, samples)])
 
 
 def _sampled(one: Target, vertex: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
@@ -205,12 +216,10 @@ def _tree(root: dict[str, Any], samples: int) -> Iterator[str]:
 
 def add_stacks(commands: Any) -> None:
     """Add the command to the command line."""
-    tells = commands.add_parser(
-        "stacks",
-        help="show what the threads of a job's TaskManagers do; with a vertex, where its tasks "
-        "spend their time",
-    )
-    add_job(tells)
+    tells = _of_job(
+        commands, "stacks", stacks, "show what the threads of a job's TaskManagers do; with a "
+        "vertex, where its tasks spend their time",
+    )  # fmt: skip
     tells.add_argument(
         "vertex", nargs="?", help="a vertex: its name, a part of it, or its id; sampled for 5 s"
     )
@@ -334,10 +343,8 @@ def _number(value: float | str | None) -> str:
 
 def add_metrics(commands: Any) -> None:
     """Add the command to the command line."""
-    tells = commands.add_parser(
-        "metrics",
-        help="show metrics of a job, a vertex, its subtasks, a TaskManager or the driver",
-    )
+    text = "show metrics of a job, a vertex, its subtasks, a TaskManager or the driver"
+    tells = add_command(commands, "metrics", metrics, text)
     tells.add_argument("--vertex", help="a vertex: its name, a part of it, or its id")
     tells.add_argument(
         "--subtask", metavar="N", help="a subtask, counted from 0, or several, for example 1,3-5"
@@ -358,9 +365,8 @@ _CANCEL_POLL_S: Final = 0.2
 _MOST_OF_MACHINE: Final = 1000
 
 
-def story(options: argparse.Namespace) -> int:
+def story(one: Target, options: argparse.Namespace) -> Answer:
     """`penstock story`."""
-    one = target(options)
     query: dict[str, object] = {}
     if options.part is not None:
         name, subtask = _parts(options.part)
@@ -372,12 +378,9 @@ def story(options: argparse.Namespace) -> int:
     lines = [f"({told['forgotten']} events before are forgotten)"] if told["forgotten"] else []
     lines += [f"{moment(event['timestamp'])}  {event['text']}" for event in told["events"]]
     if options.machine:
-        lines += [
-            "",
-            "what the machine of the job did:",
-            *(f"  {line}" for line in told["machine"]),
-        ]
-    return shown(told, options, "\n".join(lines))
+        lines += ["", "what the machine of the job did:"]
+        lines += [f"  {line}" for line in told["machine"]]
+    return told, "\n".join(lines)
 
 
 def _parts(text: str) -> tuple[str, int | None]:
@@ -392,8 +395,7 @@ def _parts(text: str) -> tuple[str, int | None]:
 
 def add_story(commands: Any) -> None:
     """Add the command to the command line."""
-    tells = commands.add_parser("story", help="show what happened to a job, in order")
-    add_job(tells)
+    tells = _of_job(commands, "story", story, "show what happened to a job, in order")
     tells.add_argument(
         "part", nargs="?", metavar="VERTEX/SUBTASK",
         help="a vertex, or one of its subtasks counted from 0: the states of its attempts, too",
@@ -414,12 +416,9 @@ def list_jobs(options: argparse.Namespace) -> int:
     found = [one for one in targets(options) if options.all or one.overview["state"] not in ENDED]
     addresses = {one.address for one in sessions}
     told = [
-        {
-            "address": one.client.address,
-            "session": one.client.address in addresses,
-            **one.overview,
-        }
+        {"address": at, "session": at in addresses, **one.overview}
         for one in found
+        for at in (one.client.address,)
     ]
     lines = [
         f"{moment(one.overview['start-time'])}  {one.job_id}  {one.overview['state']:<10} "
@@ -432,9 +431,8 @@ def list_jobs(options: argparse.Namespace) -> int:
     return shown(told, options, "\n".join(lines))
 
 
-def info(options: argparse.Namespace) -> int:
+def info(one: Target, _: argparse.Namespace) -> Answer:
     """`penstock info`: a job with its vertices."""
-    one = target(options)
     details = one.client.get(one.path)
     since, lasted = moment(details["start-time"]), duration(details["duration"])
     lines = [
@@ -442,20 +440,18 @@ def info(options: argparse.Namespace) -> int:
         f"status {details['state']}, since {since}, for {lasted}",
     ]
     for vertex in details["vertices"]:
-        states = ", ".join(f"{count} {state}" for state, count in vertex["tasks"].items() if count)
         metrics = vertex["metrics"]
         lines.append(
-            f"  {vertex['name']}: {states}; records in {metrics['read-records']:,}, "
+            f"  {vertex['name']}: {tasks_text(vertex)}; records in {metrics['read-records']:,}, "
             f"out {metrics['write-records']:,}"
         )
-    return shown(details, options, "\n".join(lines))
+    return details, "\n".join(lines)
 
 
-def verdict(options: argparse.Namespace) -> int:
+def verdict(one: Target, _: argparse.Namespace) -> Answer:
     """`penstock verdict`: what is wrong with a job."""
-    one = target(options)
     told = one.client.get(f"{one.path}/bottleneck")
-    return shown(told, options, "\n".join(told["sentences"]))
+    return told, "\n".join(told["sentences"])
 
 
 def cancel(options: argparse.Namespace) -> int:
@@ -468,52 +464,47 @@ def cancel(options: argparse.Namespace) -> int:
     return 0 if status in {"CANCELED", "CANCELLING"} else 1
 
 
-def stop(options: argparse.Namespace) -> int:
+def stop(one: Target, options: argparse.Namespace) -> Answer:
     """`penstock stop`: with a savepoint."""
-    one = target(options)
     body = {"targetDirectory": options.directory, "drain": options.drain}
-    result = one.client.operation(f"{one.path}/stop", body, f"{one.path}/savepoints/{{}}")
-    return shown(
-        {"job": one.job_id, **result}, options, f"stopped; savepoint: {result['location']}"
-    )
+    told = _result(one, "stop", body, "savepoints")
+    return told, f"stopped; savepoint: {told['location']}"
 
 
-def take_savepoint(options: argparse.Namespace) -> int:
+def take_savepoint(one: Target, options: argparse.Namespace) -> Answer:
     """`penstock savepoint JOB [DIR]`."""
-    one = target(options)
     body = {"target-directory": options.directory, "cancel-job": False}
-    result = one.client.operation(f"{one.path}/savepoints", body, f"{one.path}/savepoints/{{}}")
-    return shown({"job": one.job_id, **result}, options, f"savepoint: {result['location']}")
+    told = _result(one, "savepoints", body, "savepoints")
+    return told, f"savepoint: {told['location']}"
 
 
-def checkpoint(options: argparse.Namespace) -> int:
+def checkpoint(one: Target, _: argparse.Namespace) -> Answer:
     """`penstock checkpoint JOB`."""
-    one = target(options)
-    body = {"checkpointType": "CONFIGURED"}
-    result = one.client.operation(f"{one.path}/checkpoints", body, f"{one.path}/checkpoints/{{}}")
-    text = f"checkpoint {result['checkpointId']} is complete"
-    return shown({"job": one.job_id, **result}, options, text)
+    told = _result(one, "checkpoints", {"checkpointType": "CONFIGURED"}, "checkpoints")
+    return told, f"checkpoint {told['checkpointId']} is complete"
 
 
-def exceptions(options: argparse.Namespace) -> int:
+def _result(one: Target, way: str, body: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Do it, and wait for what comes of it."""
+    found = one.client.operation(f"{one.path}/{way}", body, f"{one.path}/{kind}/{{}}")
+    return {"job": one.job_id, **found}
+
+
+def exceptions(one: Target, options: argparse.Namespace) -> Answer:
     """`penstock exceptions`: newest first."""
-    one = target(options)
     told = one.client.get(f"{one.path}/exceptions", maxExceptions=options.most)
-    entries = told["exceptionHistory"]["entries"]
     lines = [
         f"{moment(entry['timestamp'])}  {entry.get('taskName', 'the job as a whole')}\n"
         f"{indented(entry['stacktrace'])}"
-        for entry in entries
+        for entry in told["exceptionHistory"]["entries"]
     ]
-    return shown(told, options, "\n\n".join(lines) or "no failures")
+    return told, "\n\n".join(lines) or "no failures"
 
 
-def checkpoints(options: argparse.Namespace) -> int:
+def checkpoints(one: Target, _: argparse.Namespace) -> Answer:
     """`penstock checkpoints`: counts and the newest ones."""
-    one = target(options)
     told = one.client.get(f"{one.path}/checkpoints")
-    counts = told["counts"]
-    lines = [", ".join(f"{name} {count}" for name, count in counts.items())]
+    lines = [", ".join(f"{name} {count}" for name, count in told["counts"].items())]
     for entry in told["history"]:
         what = "savepoint" if entry["is_savepoint"] else "checkpoint"
         lines.append(
@@ -521,7 +512,7 @@ def checkpoints(options: argparse.Namespace) -> int:
             f"{duration(entry['end_to_end_duration'])}  {entry['state_size']:,} bytes  "
             f"{entry.get('external_path') or entry.get('failure_message') or ''}"
         )
-    return shown(told, options, "\n".join(lines))
+    return told, "\n".join(lines)
 
 
 def _await_end(one: Target) -> str:
@@ -538,57 +529,34 @@ def _await_end(one: Target) -> str:
 
 def add_take(actions: Any) -> None:
     """Add `penstock savepoint take`."""
-    takes = actions.add_parser("take", help="take a savepoint of a running job")
-    takes.add_argument("job", help="id of the job, its beginning, or its name")
+    takes = _of_job(actions, "take", take_savepoint, "take a savepoint of a running job")
     takes.add_argument("directory", nargs="?", help="where it goes; without it, the configured one")
-    add_place(takes)
 
 
 def add_commands(commands: Any) -> None:
     """Add the commands to the command line."""
-    lists = commands.add_parser("list", help="list the running jobs of this user's drivers")
+    text = "list the running jobs of this user's drivers"
+    lists = add_command(commands, "list", list_jobs, text)
     lists.add_argument("-a", "--all", action="store_true", help="also those that have ended")
     lists.add_argument(
         "--show-token", action="store_true", help="show the addresses and tokens of the drivers"
     )
     add_place(lists)
-    for name, text in _OF_A_JOB.items():
-        add_job(commands.add_parser(name, help=text))
-    cancels = commands.add_parser("cancel", help="cancel a job, and wait for its end")
+    _of_job(commands, "info", info, "show a job with its vertices")
+    text = "say what is wrong with a job, with names and since when"
+    _of_job(commands, "verdict", verdict, text)
+    _of_job(commands, "checkpoint", checkpoint, "take a checkpoint of a job now")
+    _of_job(commands, "checkpoints", checkpoints, "show the checkpoints of a job")
+    cancels = add_command(commands, "cancel", cancel, "cancel a job, and wait for its end")
     cancels.add_argument("--no-wait", action="store_true", help="do not wait for its end")
     add_job(cancels)
-    stops = commands.add_parser("stop", help="stop a job with a savepoint")
+    stops = _of_job(commands, "stop", stop, "stop a job with a savepoint")
     stops.add_argument("-p", "--directory", metavar="DIR", help="where the savepoint goes")
     stops.add_argument(
         "-d", "--drain", action="store_true", help="emit the last watermark before; not to go on"
     )
-    add_job(stops)
-    fails = commands.add_parser("exceptions", help="show the failures of a job, newest first")
+    text = "show the failures of a job, newest first"
+    fails = _of_job(commands, "exceptions", exceptions, text)
     fails.add_argument("-n", "--most", type=int, default=20, help="how many (20)")
-    add_job(fails)
     for add in (add_story, add_logs, add_metrics, add_stacks, add_rescale):
         add(commands)
-
-
-_OF_A_JOB: Final = {
-    "info": "show a job with its vertices",
-    "verdict": "say what is wrong with a job, with names and since when",
-    "checkpoint": "take a checkpoint of a job now",
-    "checkpoints": "show the checkpoints of a job",
-}
-COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
-    "list": list_jobs,
-    "info": info,
-    "verdict": verdict,
-    "cancel": cancel,
-    "stop": stop,
-    "checkpoint": checkpoint,
-    "checkpoints": checkpoints,
-    "exceptions": exceptions,
-    "story": story,
-    "logs": logs,
-    "metrics": metrics,
-    "stacks": stacks,
-    "rescale": rescale,
-}
-"""What runs each command."""

@@ -14,7 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.ops.cli.remote.targets import ENDED, Target, add_place, target, taskmanagers_of
+from penstock.ops.cli.remote.targets import (
+    ENDED,
+    Target,
+    add_command,
+    add_place,
+    target,
+    taskmanagers_of,
+)
 from penstock.ops.cli.remote.texts import complain, seconds, shown
 from penstock.ops.remote.client import FilePart, RemoteError, RestClient
 
@@ -326,9 +333,8 @@ def _count(text: str) -> int:
 
 def add_logs(commands: Any) -> None:
     """Add the command to the command line."""
-    tells = commands.add_parser(
-        "logs", help="show the logs of a job's driver and TaskManagers, or of one of them"
-    )
+    text = "show the logs of a job's driver and TaskManagers, or of one of them"
+    tells = add_command(commands, "logs", logs, text)
     tells.add_argument(
         "job", nargs="?",
         help="id of the job, its beginning, or its name; or of a TaskManager, for example "

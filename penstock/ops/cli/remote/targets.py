@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +30,15 @@ class Target:
     @property
     def path(self) -> str:
         return f"/jobs/{self.job_id}"
+
+
+def add_command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str
+) -> argparse.ArgumentParser:
+    """Add a command that only asks drivers. `text`: its help."""
+    added: argparse.ArgumentParser = commands.add_parser(name, help=text)
+    added.set_defaults(asks=run)
+    return added
 
 
 def add_place(command: argparse.ArgumentParser) -> None:

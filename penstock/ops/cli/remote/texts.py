@@ -7,7 +7,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 
 def shown(value: object, options: argparse.Namespace, text: str) -> int:
@@ -36,6 +37,11 @@ def duration(ms: int) -> str:
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+
+
+def tasks_text(vertex: Mapping[str, Any]) -> str:
+    """Return how many subtasks of a vertex are in which state, as `/jobs/:jobid` tells it."""
+    return ", ".join(f"{count} {state}" for state, count in vertex["tasks"].items() if count)
 
 
 def indented(text: str) -> str:

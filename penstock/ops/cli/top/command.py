@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from penstock.ops.cli.remote.targets import ENDED, add_job, clients, target
+from penstock.ops.cli.remote.targets import ENDED, add_command, add_job, clients, target
 from penstock.ops.cli.remote.texts import seconds
 from penstock.ops.cli.top.facts import (
     Counters,
@@ -272,9 +272,8 @@ class _Watch:
 
 def add_top(commands: Any) -> None:
     """Add the command to the command line."""
-    shows = commands.add_parser(
-        "top", help="watch jobs and their vertices in the terminal, until q or Ctrl-C"
-    )
+    text = "watch jobs and their vertices in the terminal, until q or Ctrl-C"
+    shows = add_command(commands, "top", top, text)
     add_job(shows)
     shows.add_argument(
         "-i", "--interval", type=seconds, default=_USUAL_INTERVAL_S, metavar="SECONDS",

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+from penstock.ops.cli.remote.texts import tasks_text
 
 _NO_WATERMARK: Final = -(2**63)
 _LAST_WATERMARK: Final = 2**63 - 1
@@ -76,15 +78,12 @@ class Frame:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """The counters of a vertex at one moment. Times are sums over its subtasks."""
-
-    at_ms: int
-    records_in: int
-    records_out: int
-    busy_ms: float
-    blocked_ms: float
+_COUNTED: Final = (
+    "read-records", "write-records", "accumulated-busy-time", "accumulated-backpressured-time",
+)  # fmt: skip
+_Rates: TypeAlias = tuple[float | None, float | None, float | None, float | None]
+Counters: TypeAlias = tuple[float, ...]
+"""The counters of a vertex, after the time of the look in ms. Times are sums over its subtasks."""
 
 
 def job_row(overview: Mapping[str, Any], address: str) -> JobRow:
@@ -104,13 +103,7 @@ def job_row(overview: Mapping[str, Any], address: str) -> JobRow:
 def counters_of(details: Mapping[str, Any]) -> dict[str, Counters]:
     """Return the counters of each vertex, of what `/jobs/:jobid` tells."""
     return {
-        vertex["id"]: Counters(
-            details["now"],
-            vertex["metrics"]["read-records"],
-            vertex["metrics"]["write-records"],
-            vertex["metrics"]["accumulated-busy-time"],
-            vertex["metrics"]["accumulated-backpressured-time"],
-        )
+        vertex["id"]: (details["now"], *(vertex["metrics"][name] for name in _COUNTED))
         for vertex in details["vertices"]
     }
 
@@ -120,34 +113,31 @@ def vertex_rows(
 ) -> tuple[VertexRow, ...]:
     """Return the vertices in the order of the plan. `former`: the counters of an earlier look; rates are since then."""
     now = counters_of(details)
-    rows = []
-    for vertex in details["vertices"]:
-        counted = ((count, state) for state, count in vertex["tasks"].items() if count)
-        states = ", ".join(f"{count} {state}" for count, state in counted)
-        row = VertexRow(vertex["id"], vertex["name"], states)
-        before = former.get(row.vertex_id)
-        if before is not None:
-            row = _with_rates(row, before, now[row.vertex_id], vertex["parallelism"])
-        rows.append(row)
-    return tuple(rows)
-
-
-def _with_rates(row: VertexRow, before: Counters, now: Counters, parallelism: int) -> VertexRow:
-    passed_ms = now.at_ms - before.at_ms
-    if passed_ms <= 0:
-        return row
-    task_ms = passed_ms * max(1, parallelism)
-    return replace(
-        row,
-        # A restart begins with new counters.
-        in_per_s=max(0, now.records_in - before.records_in) * 1000 / passed_ms,
-        out_per_s=max(0, now.records_out - before.records_out) * 1000 / passed_ms,
-        busy=_share(now.busy_ms - before.busy_ms, task_ms),
-        blocked=_share(now.blocked_ms - before.blocked_ms, task_ms),
+    return tuple(
+        VertexRow(
+            one["id"],
+            one["name"],
+            tasks_text(one),
+            *_rates(former.get(one["id"], now[one["id"]]), now[one["id"]], one["parallelism"]),
+        )
+        for one in details["vertices"]
     )
 
 
-def _share(ms: float, of_ms: int) -> float:
+def _rates(before: Counters, now: Counters, parallelism: int) -> _Rates:
+    """Return the rates and the shares of a row; None: no time has passed."""
+    passed_ms, read, written, busy_ms, blocked_ms = (
+        new - old for new, old in zip(now, before, strict=True)
+    )
+    if passed_ms <= 0:
+        return None, None, None, None
+    task_ms = passed_ms * max(1, parallelism)
+    # A restart begins with new counters.
+    read_per_s, written_per_s = (max(0, one) * 1000 / passed_ms for one in (read, written))
+    return read_per_s, written_per_s, _share(busy_ms, task_ms), _share(blocked_ms, task_ms)
+
+
+def _share(ms: float, of_ms: float) -> float:
     return min(1.0, max(0.0, ms / of_ms))
 
 

@@ -68,14 +68,10 @@ class _Watermark:
         self._lowest_ms = lowest_ms
         self._since_ms = now_ms
         self._steps: deque[tuple[int, int]] = deque()
-        self._step(now_ms)
 
     def look(self, lowest_ms: int, now_ms: int) -> None:
         if lowest_ms != self._lowest_ms:
             self._lowest_ms, self._since_ms = lowest_ms, now_ms
-        self._step(now_ms)
-
-    def _step(self, now_ms: int) -> None:
         steps = self._steps
         while steps and now_ms - steps[0][0] > _WINDOW_MS:
             steps.popleft()
@@ -122,10 +118,9 @@ class VerdictHistory:
         lowest = lowest_watermark(vertex)
         if lowest is None:
             self._watermarks.pop(vertex_id, None)
-        elif vertex_id in self._watermarks:
-            self._watermarks[vertex_id].look(lowest, now_ms)
         else:
-            self._watermarks[vertex_id] = _Watermark(lowest, now_ms)
+            known = self._watermarks.setdefault(vertex_id, _Watermark(lowest, now_ms))
+            known.look(lowest, now_ms)
 
     @property
     def since(self) -> Since:

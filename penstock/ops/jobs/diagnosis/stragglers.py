@@ -5,14 +5,14 @@ Subtasks that get far more records than the others of their vertex.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Final, TypeAlias
 
-from penstock.engine.model.checkpoints import CheckpointMetrics
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.messages.checkpoints import CheckpointFailureReason
+from penstock.ops.jobs.checkpoint_record import brief_of, missing_of
 from penstock.ops.jobs.diagnosis.shares import BLOCKED, NO_SHARES, AllShares
 from penstock.ops.jobs.diagnosis.words import at_start, lasting, subtask_of
 from penstock.ops.jobs.snapshots import CheckpointSnapshot, JobSnapshot, VertexSnapshot
@@ -91,12 +91,12 @@ def _found(job: JobSnapshot, formerly: AllRecords) -> Iterator[Skew]:
 
 _LEAST_SLOW_MS: Final = 1000
 _SLOW_SAVEPOINT_MS: Final = 10_000
-_PHASES: Final = (
-    ("start_delay_ms", "its barriers were on their way"),
-    ("alignment_ms", "it waited for the barriers of its other channels"),
-    ("sync_ms", "its snapshot kept it from working"),
-    ("async_ms", "its state was written"),
-)
+_PHASES: Final = {
+    "start_delay_ms": "its barriers were on their way",
+    "alignment_ms": "it waited for the barriers of its other channels",
+    "sync_ms": "its snapshot kept it from working",
+    "async_ms": "its state was written",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,35 @@ def straggler_of(job: JobSnapshot, shares: AllShares) -> Straggler | None:
     newest = next((one for one in job.checkpoints.history if _is_told(one)), None)
     if newest is None:
         return None
-    return _last(job, newest) if newest.is_completed else _awaited(job, newest, shares)
+    brief = brief_of(newest, job.now_ms)
+    missing = [] if newest.is_completed else _missing(job, newest)
+    first = brief.straggler if newest.is_completed else next(iter(missing), None)
+    vertex = None if first is None else job.vertex(first[0])
+    if first is None or vertex is None:
+        return None
+    vertex_id, subtask = first
+    return Straggler(
+        newest.checkpoint_id,
+        vertex_id,
+        vertex.facts.name,
+        subtask,
+        brief.after_ms,
+        is_missing=bool(missing),
+        others=max(0, len(missing) - 1),
+        reason=_reason(vertex, newest, subtask, shares),
+        is_slow=newest.is_failed or _is_slow(job, brief.after_ms),
+    )
+
+
+def _missing(job: JobSnapshot, checkpoint: CheckpointSnapshot) -> list[tuple[VertexId, int]]:
+    """Return who is waited for, from the sources on: the later ones wait for its barrier."""
+    states = {
+        (vertex.facts.vertex_id, one.subtask): one.state
+        for vertex in job.vertices
+        for one in vertex.attempts
+    }
+    missing = ((one, i) for one in checkpoint.subtasks for i in missing_of(checkpoint, one))
+    return [one for one in missing if one in states and not states[one].is_terminal]
 
 
 def _is_told(checkpoint: CheckpointSnapshot) -> bool:
@@ -143,73 +171,19 @@ def _is_told(checkpoint: CheckpointSnapshot) -> bool:
 
 
 def _is_slow(job: JobSnapshot, after_ms: int) -> bool:
-    facts = job.facts.checkpoints
-    interval_ms = None if facts is None else facts.interval_ms
-    return after_ms >= max(_LEAST_SLOW_MS, interval_ms or _SLOW_SAVEPOINT_MS)
+    return after_ms >= max(_LEAST_SLOW_MS, job.facts.checkpoint_interval_ms or _SLOW_SAVEPOINT_MS)
 
 
-def _last(job: JobSnapshot, checkpoint: CheckpointSnapshot) -> Straggler | None:
-    """The subtask that acknowledged last."""
-    acks = [
-        (ack, vertex.facts)
-        for vertex in job.vertices
-        for ack in checkpoint.acks.get(vertex.facts.vertex_id, ())
-    ]
-    if not acks:
-        return None
-    last, facts = max(acks, key=lambda one: one[0].ack_ms)
-    after_ms = last.ack_ms - checkpoint.triggered_ms
-    return Straggler(
-        checkpoint.checkpoint_id,
-        facts.vertex_id,
-        facts.name,
-        last.subtask,
-        after_ms,
-        is_missing=False,
-        reason=_longest_phase(last.metrics),
-        is_slow=_is_slow(job, after_ms),
+def _reason(
+    vertex: VertexSnapshot, checkpoint: CheckpointSnapshot, subtask: int, shares: AllShares
+) -> str:
+    """What took a subtask most of the time, or why it is missing."""
+    for ack in checkpoint.acks.get(vertex.facts.vertex_id, ()):
+        if ack.subtask == subtask:
+            spent = ((float(getattr(ack.metrics, name)), words) for name, words in _PHASES.items())
+            spent_ms, words = max(spent)
+            return f"{lasting(int(spent_ms))} long {words}" if spent_ms >= _LEAST_SLOW_MS else ""
+    is_behind = any(
+        shares.get(one.source, NO_SHARES).blocked >= BLOCKED for one in vertex.facts.inputs
     )
-
-
-def _longest_phase(metrics: CheckpointMetrics) -> str:
-    spent_ms, words = max((float(getattr(metrics, name)), words) for name, words in _PHASES)
-    return f"{lasting(int(spent_ms))} long {words}" if spent_ms >= _LEAST_SLOW_MS else ""
-
-
-def _awaited(
-    job: JobSnapshot, checkpoint: CheckpointSnapshot, shares: AllShares
-) -> Straggler | None:
-    """The first subtask from the sources on that has not acknowledged: those behind it wait for its barrier."""
-    missing = _missing(job.vertices, checkpoint)
-    if not missing:
-        return None
-    vertex, subtask = missing[0]
-    before = {one.source for one in vertex.facts.inputs}
-    is_behind = any(shares.get(one, NO_SHARES).blocked >= BLOCKED for one in before)
-    until_ms = checkpoint.ended_ms if checkpoint.is_failed else job.now_ms
-    after_ms = until_ms - checkpoint.triggered_ms
-    return Straggler(
-        checkpoint.checkpoint_id,
-        vertex.facts.vertex_id,
-        vertex.facts.name,
-        subtask,
-        after_ms,
-        is_missing=True,
-        others=len(missing) - 1,
-        reason="back pressure holds its barriers up" if is_behind else "",
-        is_slow=checkpoint.is_failed or _is_slow(job, after_ms),
-    )
-
-
-def _missing(
-    vertices: Sequence[VertexSnapshot], checkpoint: CheckpointSnapshot
-) -> list[tuple[VertexSnapshot, int]]:
-    found: list[tuple[VertexSnapshot, int]] = []
-    for vertex in vertices:
-        acked = {ack.subtask for ack in checkpoint.acks.get(vertex.facts.vertex_id, ())}
-        found += [
-            (vertex, attempt.subtask)
-            for attempt in vertex.attempts
-            if attempt.subtask not in acked and not attempt.state.is_terminal
-        ]
-    return found
+    return "back pressure holds its barriers up" if is_behind else ""

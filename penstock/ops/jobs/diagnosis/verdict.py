@@ -22,11 +22,11 @@ from penstock.ops.jobs.diagnosis.troubles import (
     sources_of,
     waiting_of,
 )
-from penstock.ops.jobs.diagnosis.watermarks import Figures, Holder, NoFigures, holder_of
+from penstock.ops.jobs.diagnosis.watermarks import Figures, Holder, holder_of
 from penstock.ops.jobs.diagnosis.words import names_text, since_text, subtask_of
 from penstock.ops.jobs.snapshots import JobSnapshot
 
-NO_FIGURES: Final = NoFigures()
+NO_FIGURES: Final = Figures()
 _MOSTLY_IDLE: Final = 0.5
 _FAILED: Final = frozenset({JobStatus.FAILING, JobStatus.RESTARTING})
 

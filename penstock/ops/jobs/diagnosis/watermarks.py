@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.engine.metrics.scopes import query_id
 from penstock.engine.model.ids import VertexId
@@ -29,15 +29,41 @@ GARBAGE: Final = "Status.JVM.GarbageCollector.All.TimeMsPerSecond"
 PROCESS: Final = (USED, MOST, GARBAGE)
 
 
-class StoredFigures:
-    """`watermarks.Figures` of one job, read from a store. Valid while the store is lent."""
+class Figures:
+    """What the metrics of subtasks say in addition to the counters of a job: of this one nothing is known.
+
+    They are slower than a snapshot, so only asked where it matters.
+    """
+
+    def splits(self, vertex: VertexSnapshot, subtask: int) -> Mapping[str, int]:
+        """Return the watermark of each split of a source. Empty: it has none, or has not reported."""
+        return {}
+
+    def watermark_out(self, vertex: VertexSnapshot, subtask: int) -> int | None:
+        """Return the last watermark that the subtask sent; None: it has not reported."""
+        return None
+
+    def pending_records(self, vertex: VertexSnapshot) -> int:
+        """Return how many records wait to be read by a source; 0 where its connector does not say it."""
+        return 0
+
+    def partitions(self, vertex: VertexSnapshot) -> int | None:
+        """Return how many partitions a source reads, by the metrics of Flink's Kafka source; None: its connector does not say it."""
+        return None
+
+    def process(self, tm_id: str) -> Mapping[str, float]:
+        """Return what a TaskManager's process has told, by the ids in `PROCESS`; what it has not told is left out."""
+        return {}
+
+
+class StoredFigures(Figures):
+    """Those of one job, read from a store. Valid while the store is lent."""
 
     def __init__(self, store: MetricStore, job_id: str) -> None:
         self._store = store
         self._job_id = job_id
 
     def splits(self, vertex: VertexSnapshot, subtask: int) -> Mapping[str, int]:
-        """See `Figures`."""
         if vertex.facts.inputs:
             return {}
         found = {}
@@ -49,7 +75,7 @@ class StoredFigures:
         return found
 
     def watermark_out(self, vertex: VertexSnapshot, subtask: int) -> int | None:
-        """See `Figures`. Of the last operator of the chain."""
+        """Of the last operator of the chain."""
         if not vertex.facts.operators:
             return None
         name = query_id((), "currentOutputWatermark", vertex.facts.operators[-1].name)
@@ -57,7 +83,6 @@ class StoredFigures:
         return value if isinstance(value, int) else None
 
     def pending_records(self, vertex: VertexSnapshot) -> int:
-        """See `Figures`."""
         if vertex.facts.inputs or not vertex.facts.operators:
             return 0
         name = query_id((), "pendingRecords", vertex.facts.operators[0].name)
@@ -67,7 +92,6 @@ class StoredFigures:
         return sum(value for value in values if isinstance(value, int))
 
     def partitions(self, vertex: VertexSnapshot) -> int | None:
-        """Return how many partitions a source reads, by the metrics of Flink's Kafka source; None: its connector does not tell."""
         if vertex.facts.inputs:
             return None
         found = {
@@ -79,7 +103,6 @@ class StoredFigures:
         return len(found) or None
 
     def process(self, tm_id: str) -> Mapping[str, float]:
-        """Return what a TaskManager's process has told, by the ids in `PROCESS`; what it has not told is left out."""
         scope = TaskManagerScope(tm_id)
         values = {one: self._store.value(scope, one) for one in PROCESS}
         return {one: value for one, value in values.items() if isinstance(value, int | float)}
@@ -98,33 +121,10 @@ _STANDS_MS: Final = 1_000
 """A watermark that has not moved for so long stands."""
 
 
-class Figures(Protocol):
-    """What the metrics of subtasks say in addition to the counters of a job. Slower than a snapshot, so only asked where it matters."""
-
-    def splits(self, vertex: VertexSnapshot, subtask: int) -> Mapping[str, int]:
-        """The watermark of each split of a source. Empty: it has none, or has not reported."""
-        ...
-
-    def watermark_out(self, vertex: VertexSnapshot, subtask: int) -> int | None:
-        """The last watermark that the subtask sent; None: it has not reported."""
-        ...
-
-    def pending_records(self, vertex: VertexSnapshot) -> int:
-        """How many records wait to be read by a source, where its connector tells it."""
-        ...
-
-
-class NoFigures:
-    """`Figures` of a job whose metrics are not known."""
-
-    def splits(self, vertex: VertexSnapshot, subtask: int) -> Mapping[str, int]:
-        return {}
-
-    def watermark_out(self, vertex: VertexSnapshot, subtask: int) -> int | None:
-        return None
-
-    def pending_records(self, vertex: VertexSnapshot) -> int:
-        return 0
+def lag_of(watermark_ms: int, now_ms: int) -> int | None:
+    """Return how far a watermark is behind the clock; None: there is none yet, or it was the last one."""
+    is_known = NO_WATERMARK_MS < watermark_ms < LAST_WATERMARK_MS
+    return now_ms - watermark_ms if is_known else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from penstock.ops.jobs.views import (
     vertices,
 )
 from penstock.ops.jobs.views.attempts import Json, attempts_of
+from penstock.ops.jobs.views.rows import answer_of
 from penstock.ops.metrics.history_rings import COARSE, FIGURES, FINE, Resolution, Rows
 
 Entry: TypeAlias = tuple[str, "Json | list[Json]"]
@@ -86,8 +87,7 @@ def _for_the_dashboard(root: str, job: JobSnapshot) -> Iterator[Entry]:
 
 def _over_time(root: str, job: JobSnapshot, figures: Figures) -> Iterator[Entry]:
     """Figures of the last 10 minutes if the job did not last longer, else of the last hour."""
-    end_ms = job.now_ms if job.ended_ms < 0 else job.ended_ms
-    is_short = end_ms - job.facts.submitted_ms <= FINE.step_ms * FINE.rows
+    is_short = job.lasted_ms <= FINE.step_ms * FINE.rows
     resolution, most = (FINE, FINE.rows) if is_short else (COARSE, _OF_AN_HOUR)
     few: list[Json] = []
     for vertex in job.vertices:
@@ -127,16 +127,9 @@ def _checkpoints(root: str, job: JobSnapshot) -> Iterator[Entry]:
     for one in _remembered(job):
         place = f"{root}/checkpoints/details/{one.checkpoint_id}"
         yield place, checkpoints.statistics(one, has_tasks=True)
-        yield f"{place}/gantt", _gantt(job, one)
+        yield f"{place}/gantt", answer_of(checkpoints.gantt(job, one, job.vertices))
         for vertex_id in one.subtasks:
             yield f"{place}/subtasks/{vertex_id}", checkpoints.subtasks(one, vertex_id)
-
-
-def _gantt(job: JobSnapshot, checkpoint: CheckpointSnapshot) -> Json:
-    gantt = checkpoints.Gantt(job, checkpoint)
-    for vertex in job.vertices:
-        gantt.add(vertex)
-    return gantt.told()
 
 
 def _remembered(job: JobSnapshot) -> list[CheckpointSnapshot]:

@@ -34,6 +34,16 @@ def endpoint_of(location: TaskManagerLocation | None) -> str:
     return UNASSIGNED if location is None else f"{location.host}:{location.data_port}"
 
 
+def taskmanager_of(job: JobSnapshot, location: TaskManagerLocation | None) -> str:
+    return UNASSIGNED if location is None else taskmanager_name(job.job_id, location.resource_id)
+
+
+def place_of(vertex: VertexSnapshot, subtask: int) -> Json:
+    """Return what answers of the dashboard name a subtask by."""
+    facts = vertex.facts
+    return {"vertex-id": facts.vertex_id, "vertex-name": facts.name, "subtask": subtask}
+
+
 def times_of(attempt: AttemptSnapshot) -> dict[ExecutionState, int]:
     """Return when the attempt last entered each state."""
     return dict(attempt.since)
@@ -103,19 +113,16 @@ def attempt_details(
 ) -> Json:
     """Return what Flink tells of one attempt of a subtask."""
     start, end, duration = span_of(attempt, job.now_ms)
-    location = attempt.location
     return {
         "subtask": attempt.subtask,
         "status": str(attempt.state),
         "attempt": attempt.attempt,
-        "endpoint": endpoint_of(location),
+        "endpoint": endpoint_of(attempt.location),
         "start-time": start,
         "end-time": end,
         "duration": duration,
         "metrics": counters_of([io], is_source=is_source),
-        "taskmanager-id": (
-            UNASSIGNED if location is None else taskmanager_name(job.job_id, location.resource_id)
-        ),
+        "taskmanager-id": taskmanager_of(job, attempt.location),
         "status-duration": state_durations(attempt, job.now_ms),
         "start_time": start,
     }

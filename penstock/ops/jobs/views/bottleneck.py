@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from statistics import median
 from typing import Any, Final
 
@@ -14,12 +15,13 @@ from penstock.engine.metrics.registry import quantile
 from penstock.engine.model.key_groups import key_group_range
 from penstock.engine.model.states import ExecutionState
 from penstock.ops.jobs.diagnosis.limits import Limit
+from penstock.ops.jobs.diagnosis.shares import live
 from penstock.ops.jobs.diagnosis.stragglers import Skew, Straggler
 from penstock.ops.jobs.diagnosis.troubles import Repeated, Waiting
 from penstock.ops.jobs.diagnosis.verdict import Verdict
 from penstock.ops.jobs.diagnosis.watermarks import NO_WATERMARK_MS, Holder
 from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot
-from penstock.ops.jobs.views.attempts import Json, endpoint_of, times_of
+from penstock.ops.jobs.views.attempts import Json, endpoint_of, place_of, times_of
 
 MOST_ROWS: Final = 200
 _BY_KEY: Final = "HASH"
@@ -115,19 +117,22 @@ FIGURES: Final = {
 
 def bottleneck(job: JobSnapshot, verdict: Verdict) -> Json:
     """`/jobs/:jobid/bottleneck`."""
-    now_ms = job.now_ms
+    holder = _part(verdict.watermark)
+    if holder is not None:
+        has_one = holder["watermark"] > NO_WATERMARK_MS
+        holder["lag"] = job.now_ms - holder["watermark"] if has_one else None
     return {
         "sentence": verdict.sentence,
         "sentences": list(verdict.sentences),
         "healthy": verdict.is_healthy,
-        "now": now_ms,
-        "limit": None if verdict.limit is None else _limit(verdict.limit),
-        "further-limits": [_limit(one) for one in verdict.further_limits],
-        "skewed": [_skew(one) for one in verdict.skewed],
-        "watermark": None if verdict.watermark is None else _holder(verdict.watermark, now_ms),
-        "checkpoint": None if verdict.straggler is None else _straggler(verdict.straggler),
-        "waiting": None if verdict.waiting is None else _waiting(verdict.waiting),
-        "restarts": None if verdict.repeated is None else _repeated(verdict.repeated),
+        "now": job.now_ms,
+        "limit": _part(verdict.limit),
+        "further-limits": [_part(one) for one in verdict.further_limits],
+        "skewed": [_part(one) for one in verdict.skewed],
+        "watermark": holder,
+        "checkpoint": _part(verdict.straggler),
+        "waiting": _part(verdict.waiting),
+        "restarts": _part(verdict.repeated),
         "vertices": {
             vertex_id: {
                 "busy": shares.busy,
@@ -140,69 +145,26 @@ def bottleneck(job: JobSnapshot, verdict: Verdict) -> Json:
     }
 
 
-def _place(one: Limit | Skew | Holder | Straggler | Waiting | Repeated) -> Json:
-    return {"vertex-id": one.vertex_id, "vertex-name": one.name, "subtask": one.subtask}
+def _part(one: Limit | Skew | Holder | Straggler | Waiting | Repeated | None) -> Json | None:
+    """A part of the verdict, by the names of REST: `since_ms` is `since`, and `is_slow` is `slow`."""
+    if one is None:
+        return None
+    told: Json = {}
+    for field in fields(one):
+        value, plain = getattr(one, field.name), field.name.removeprefix("is_").removesuffix("_ms")
+        key = _KEYS.get(field.name) or plain.replace("_", "-")
+        told[key] = list(value) if isinstance(value, tuple) else value
+    return told
 
 
-def _limit(limit: Limit) -> Json:
-    return {
-        **_place(limit),
-        "busy": limit.busy,
-        "only-one-subtask": limit.is_one_subtask,
-        "waiting-vertices": list(limit.upstream),
-        "since": limit.since_ms,
-    }
-
-
-def _skew(skew: Skew) -> Json:
-    return {**_place(skew), "factor": skew.factor}
-
-
-def _holder(holder: Holder, now_ms: int) -> Json:
-    """`lag` None: there is no watermark yet."""
-    has_one = holder.watermark_ms > NO_WATERMARK_MS
-    return {
-        **_place(holder),
-        "watermark": holder.watermark_ms,
-        "lag": now_ms - holder.watermark_ms if has_one else None,
-        "held": holder.is_held,
-        "split": holder.split,
-        "consumer": holder.consumer,
-        "behind": holder.ahead_ms,
-        "since": holder.since_ms,
-    }
-
-
-def _straggler(straggler: Straggler) -> Json:
-    return {
-        "id": straggler.checkpoint_id,
-        **_place(straggler),
-        "after": straggler.after_ms,
-        "missing": straggler.is_missing,
-        "others": straggler.others,
-        "reason": straggler.reason,
-        "slow": straggler.is_slow,
-    }
-
-
-def _waiting(waiting: Waiting) -> Json:
-    return {
-        **_place(waiting),
-        "state": waiting.state,
-        "count": waiting.count,
-        "of": waiting.of,
-        "since": waiting.since_ms,
-        "reason": waiting.reason,
-    }
-
-
-def _repeated(repeated: Repeated) -> Json:
-    return {
-        **_place(repeated),
-        "count": repeated.count,
-        "since": repeated.since_ms,
-        "cause": repeated.cause,
-    }
+_KEYS: Final = {
+    "name": "vertex-name",
+    "is_one_subtask": "only-one-subtask",
+    "upstream": "waiting-vertices",
+    "ahead_ms": "behind",
+    "checkpoint_id": "id",
+}
+"""Names that are others than those of the fields."""
 
 
 def top(job: JobSnapshot, figure: str, most: int) -> Json:
@@ -213,13 +175,10 @@ def top(job: JobSnapshot, figure: str, most: int) -> Json:
 
 def _figures(job: JobSnapshot, name: str) -> Iterator[dict[str, Any]]:
     for vertex in job.vertices:
-        for attempt, io in zip(vertex.attempts, vertex.ios, strict=True):
-            if io is not None and not attempt.state.is_terminal:
-                yield {
-                    "vertex-id": vertex.facts.vertex_id,
-                    "vertex-name": vertex.facts.name,
-                    "subtask": attempt.subtask,
-                    "attempt": attempt.attempt,
-                    "endpoint": endpoint_of(attempt.location),
-                    "value": getattr(io, name),
-                }
+        for attempt, io in live(vertex):
+            yield {
+                **place_of(vertex, attempt.subtask),
+                "attempt": attempt.attempt,
+                "endpoint": endpoint_of(attempt.location),
+                "value": getattr(io, name),
+            }

@@ -10,9 +10,10 @@ Durations are ms, sizes bytes. What is not known is None.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
+from penstock.engine.machines.checkpoints.settings import Retention
 from penstock.engine.model.checkpoints import METADATA, CheckpointType
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.texts.redaction import without_credentials
@@ -32,10 +33,15 @@ from penstock.ops.jobs.snapshots import (
     SubtaskCheckpoint,
     VertexSnapshot,
 )
-from penstock.ops.jobs.views.attempts import Json
+from penstock.ops.jobs.views.attempts import Json, place_of
+from penstock.ops.jobs.views.rows import Steps
 
 MOST_ROWS: Final = 200
-_TOO_MANY: Final = 5 * MOST_ROWS
+_OF_ACK: Final = (
+    "start-delay", "alignment", "sync", "async", "end", "state-bytes", "written-bytes",
+    "in-flight-bytes", "processed-bytes", "unaligned",
+)  # fmt: skip
+"""What is known of a subtask that has acknowledged."""
 _Part: TypeAlias = "tuple[tuple[bool, int], VertexSnapshot, SubtaskCheckpoint | int]"
 """Whether a subtask is missing and how long it took; the vertex; and the acknowledgement or the missing subtask."""
 
@@ -49,10 +55,9 @@ def strip(job: JobSnapshot) -> Json:
         if not one.is_completed and not one.is_failed
     ]
     ones = [*pending, *known.briefs]
-    facts = job.facts.checkpoints
     return {
         "now": job.now_ms,
-        "interval": None if facts is None else facts.interval_ms,
+        "interval": job.facts.checkpoint_interval_ms,
         "total": known.completed + known.failed + known.in_progress,
         "completed": known.completed,
         "failed": known.failed,
@@ -64,30 +69,31 @@ def strip(job: JobSnapshot) -> Json:
 
 
 def _brief(job: JobSnapshot, one: CheckpointBrief) -> Json:
-    has_ended = one.ended_ms >= 0
-    until_ms = one.ended_ms if has_ended else job.now_ms
     return {
-        "id": one.checkpoint_id,
-        "kind": "savepoint" if one.checkpoint_type.is_savepoint else "checkpoint",
-        "unaligned": one.is_unaligned,
-        "state": _state(is_failed=one.failure is not None, has_ended=has_ended),
-        "triggered": one.triggered_ms,
-        "ended": one.ended_ms if has_ended else None,
-        "duration": max(0, until_ms - one.triggered_ms),
+        **_head(job, one),
         "state-bytes": one.state_bytes,
         "written-bytes": one.written_bytes,
         "subtasks": one.subtasks,
         "acknowledged": one.acknowledged,
-        "failure": None if one.failure is None else without_credentials(one.failure),
         "straggler": _straggler(job, one),
         "has-details": job.checkpoints.of(one.checkpoint_id) is not None,
     }
 
 
-def _state(*, is_failed: bool, has_ended: bool) -> str:
-    if is_failed:
-        return "FAILED"
-    return "COMPLETED" if has_ended else "IN_PROGRESS"
+def _head(job: JobSnapshot, one: CheckpointBrief | CheckpointSnapshot) -> Json:
+    has_ended = one.ended_ms >= 0
+    state = "COMPLETED" if has_ended else "IN_PROGRESS"
+    until_ms = one.ended_ms if has_ended else job.now_ms
+    return {
+        "id": one.checkpoint_id,
+        "kind": "savepoint" if one.checkpoint_type.is_savepoint else "checkpoint",
+        "unaligned": one.is_unaligned,
+        "state": state if one.failure is None else "FAILED",
+        "triggered": one.triggered_ms,
+        "ended": one.ended_ms if has_ended else None,
+        "duration": max(0, until_ms - one.triggered_ms),
+        "failure": None if one.failure is None else without_credentials(one.failure),
+    }
 
 
 def _straggler(job: JobSnapshot, one: CheckpointBrief) -> Json | None:
@@ -104,82 +110,66 @@ def _straggler(job: JobSnapshot, one: CheckpointBrief) -> Json | None:
     }
 
 
-class Gantt:
-    """`/jobs/:jobid/checkpoints/details/:checkpointid/gantt`. Told of one vertex after the other."""
+def gantt(
+    job: JobSnapshot, checkpoint: CheckpointSnapshot, vertices: Iterable[VertexSnapshot]
+) -> Steps[Json]:
+    """`/jobs/:jobid/checkpoints/details/:checkpointid/gantt`: subtasks that are missing first, then those that took longest."""
+    head = _head(job, checkpoint)
+    total = missing_total = 0
+    worst: list[_Part] = []
+    for vertex in vertices:
+        acks = checkpoint.acks.get(vertex.facts.vertex_id, ())
+        missing = list(missing_of(checkpoint, vertex.facts.vertex_id))
+        found: list[_Part] = [((True, head["duration"]), vertex, one) for one in missing]
+        found += [
+            ((False, ack.ack_ms - checkpoint.triggered_ms), vertex, ack)
+            for ack in sorted(acks, key=lambda ack: ack.subtask)
+        ]
+        total += len(found)
+        missing_total += len(missing)
+        # Of equal ones the first stays the first: they are added from the sources on.
+        worst = heapq.nlargest(MOST_ROWS, [*worst, *found], key=lambda one: one[0])
+        yield
+    told = {
+        "now": job.now_ms,
+        **head,
+        "total": total,
+        "missing": missing_total,
+        "shown": len(worst),
+        "subtasks": [_part(checkpoint, *one) for one in worst],
+    }
+    return told  # ruff: ignore[return-in-generator]
 
-    def __init__(self, job: JobSnapshot, checkpoint: CheckpointSnapshot) -> None:
-        self._job = job
-        self._checkpoint = checkpoint
-        has_ended = checkpoint.ended_ms >= 0
-        until_ms = checkpoint.ended_ms if has_ended else job.now_ms
-        self._lasted_ms = max(0, until_ms - checkpoint.triggered_ms)
-        self._total = 0
-        self._missing = 0
-        self._worst: list[_Part] = []
 
-    def add(self, vertex: VertexSnapshot) -> None:
-        """Add the subtasks of a vertex that have a part in the checkpoint."""
-        vertex_id: VertexId = vertex.facts.vertex_id
-        acks = self._checkpoint.acks.get(vertex_id, ())
-        missing = list(missing_of(self._checkpoint, vertex_id))
-        triggered_ms = self._checkpoint.triggered_ms
-        found: list[_Part] = [((True, self._lasted_ms), vertex, one) for one in missing]
-        by_subtask = sorted(acks, key=lambda ack: ack.subtask)
-        found += [((False, ack.ack_ms - triggered_ms), vertex, ack) for ack in by_subtask]
-        self._total += len(found)
-        self._missing += len(missing)
-        self._worst += found
-        if len(self._worst) > _TOO_MANY:
-            self._forget_the_best()
-
-    def _forget_the_best(self) -> None:
-        """Of equal ones the first stays the first: they are added from the sources on."""
-        self._worst = heapq.nlargest(MOST_ROWS, self._worst, key=lambda one: one[0])
-
-    def told(self) -> Json:
-        """Return the answer: subtasks that are missing first, then those that took longest."""
-        self._forget_the_best()
-        one = self._checkpoint
-        return {
-            "now": self._job.now_ms,
-            "id": one.checkpoint_id,
-            "kind": "savepoint" if one.checkpoint_type.is_savepoint else "checkpoint",
-            "unaligned": one.is_unaligned,
-            "state": _state(is_failed=one.is_failed, has_ended=one.ended_ms >= 0),
-            "triggered": one.triggered_ms,
-            "ended": None if one.ended_ms < 0 else one.ended_ms,
-            "duration": self._lasted_ms,
-            "failure": None if one.failure is None else without_credentials(one.failure),
-            "total": self._total,
-            "missing": self._missing,
-            "shown": len(self._worst),
-            "subtasks": [self._row(vertex, found) for _, vertex, found in self._worst],
-        }
-
-    def _row(self, vertex: VertexSnapshot, found: SubtaskCheckpoint | int) -> Json:
-        place = {"vertex-id": vertex.facts.vertex_id, "vertex-name": vertex.facts.name}
-        if isinstance(found, int):
-            names = ("start-delay", "alignment", "sync", "async", "end", "state-bytes")
-            more = ("written-bytes", "in-flight-bytes", "processed-bytes", "unaligned")
-            unknown = dict.fromkeys((*names, *more))
-            return {**place, "subtask": found, "missing": True, "after": self._lasted_ms, **unknown}
-        metrics = found.metrics
-        return {
-            **place,
-            "subtask": found.subtask,
-            "missing": False,
-            "after": max(0, found.ack_ms - self._checkpoint.triggered_ms),
-            "start-delay": round(metrics.start_delay_ms),
-            "alignment": round(metrics.alignment_ms),
-            "sync": round(metrics.sync_ms),
-            "async": round(metrics.async_ms),
-            "end": found.ack_ms,
-            "state-bytes": found.state_bytes,
-            "written-bytes": metrics.written_bytes,
-            "in-flight-bytes": metrics.bytes_in_flight,
-            "processed-bytes": metrics.processed_bytes,
-            "unaligned": self._checkpoint.is_unaligned or metrics.bytes_in_flight > 0,
-        }
+def _part(
+    checkpoint: CheckpointSnapshot,
+    rank: tuple[bool, int],
+    vertex: VertexSnapshot,
+    found: SubtaskCheckpoint | int,
+) -> Json:
+    is_missing, after_ms = rank
+    ack = None if isinstance(found, int) else found
+    head = {
+        **place_of(vertex, found if isinstance(found, int) else found.subtask),
+        "missing": is_missing,
+        "after": max(0, after_ms),
+    }
+    if ack is None:
+        return {**head, **dict.fromkeys(_OF_ACK)}
+    metrics = ack.metrics
+    values = (
+        round(metrics.start_delay_ms),
+        round(metrics.alignment_ms),
+        round(metrics.sync_ms),
+        round(metrics.async_ms),
+        ack.ack_ms,
+        ack.state_bytes,
+        metrics.written_bytes,
+        metrics.bytes_in_flight,
+        metrics.processed_bytes,
+        checkpoint.is_unaligned or metrics.bytes_in_flight > 0,
+    )
+    return {**head, **dict(zip(_OF_ACK, values, strict=True))}
 
 
 _PERCENTILES: Final = ("p50", "p90", "p95", "p99", "p999")
@@ -227,7 +217,7 @@ def statistics(checkpoint: CheckpointSnapshot, *, has_tasks: bool = False) -> Js
     """One checkpoint. `has_tasks`: with a part for each vertex, as its own page has it."""
     kind = "completed" if checkpoint.is_completed else "in_progress"
     kind = "failed" if checkpoint.is_failed else kind
-    acks = [ack for acks in checkpoint.acks.values() for ack in acks]
+    acks = checkpoint.every_ack
     told: Json = {
         "className": kind,
         "id": checkpoint.checkpoint_id,
@@ -268,19 +258,13 @@ def _type_of(checkpoint: CheckpointSnapshot) -> str:
 def _of_vertex(checkpoint: CheckpointSnapshot, vertex_id: VertexId) -> Json:
     acks = checkpoint.acks.get(vertex_id, ())
     total = checkpoint.subtasks.get(vertex_id, 0)
-    latest = max((ack.ack_ms for ack in acks), default=_NOT_KNOWN)
     is_done = len(acks) == total
     running = "FAILED" if checkpoint.is_failed else "IN_PROGRESS"
     return {
         "id": checkpoint.checkpoint_id,
         "status": "COMPLETED" if is_done else running,
-        "latest_ack_timestamp": latest,
-        "checkpointed_size": sum(ack.metrics.written_bytes for ack in acks),
-        "state_size": sum(ack.state_bytes for ack in acks),
-        END_TO_END: _NOT_KNOWN if latest < 0 else max(0, latest - checkpoint.triggered_ms),
-        "alignment_buffered": 0,
-        "processed_data": sum(ack.metrics.processed_bytes for ack in acks),
-        "persisted_data": sum(ack.metrics.bytes_in_flight for ack in acks),
+        "latest_ack_timestamp": max((ack.ack_ms for ack in acks), default=_NOT_KNOWN),
+        **figures_of(checkpoint, vertex_id),
         "num_subtasks": total,
         "num_acknowledged_subtasks": len(acks),
     }
@@ -329,7 +313,8 @@ def _acknowledged(checkpoint: CheckpointSnapshot, ack: SubtaskCheckpoint) -> Jso
 
 def _summary(checkpoint: CheckpointSnapshot, acks: Sequence[SubtaskCheckpoint]) -> Json:
     def of(values: Sequence[float]) -> Json:
-        return summary_of(_plain(values))
+        """Flink gives no percentiles over subtasks."""
+        return summary_of(Figures.of(sorted(map(round, values))))
 
     return {
         "checkpointed_size": of([ack.metrics.written_bytes for ack in acks]),
@@ -347,14 +332,6 @@ def _summary(checkpoint: CheckpointSnapshot, acks: Sequence[SubtaskCheckpoint]) 
         },
         "start_delay": of([ack.metrics.start_delay_ms for ack in acks]),
     }
-
-
-def _plain(values: Sequence[float]) -> Figures:
-    """Return minimum, maximum and average; Flink gives no percentiles over subtasks."""
-    whole = [round(value) for value in values]
-    if not whole:
-        return Figures()
-    return Figures(min(whole), max(whole), sum(whole) // len(whole))
 
 
 def folder_of(location: str | None) -> str | None:
@@ -383,22 +360,23 @@ def config(job: JobSnapshot) -> Json | None:
     facts = job.facts.checkpoints
     if facts is None:
         return None
+    known = facts.settings
     return {
-        "mode": facts.mode,
-        "interval": _NEVER_MS if facts.interval_ms is None else facts.interval_ms,
-        "timeout": facts.timeout_ms,
-        "min_pause": facts.min_pause_ms,
-        "max_concurrent": facts.max_concurrent,
+        "mode": "exactly_once" if known.is_exactly_once else "at_least_once",
+        "interval": _NEVER_MS if known.interval_ms is None else known.interval_ms,
+        "timeout": known.timeout_ms,
+        "min_pause": known.min_pause_ms,
+        "max_concurrent": known.max_concurrent,
         "externalization": {
-            "enabled": facts.is_retained,
-            "delete_on_cancellation": facts.is_deleted_on_cancellation,
+            "enabled": known.retention is not Retention.NO_EXTERNALIZED_CHECKPOINTS,
+            "delete_on_cancellation": known.retention is not Retention.RETAIN_ON_CANCELLATION,
         },
         "state_backend": facts.state_backend,
         "checkpoint_storage": facts.storage,
-        "unaligned_checkpoints": facts.is_unaligned,
-        "tolerable_failed_checkpoints": facts.tolerable_failures,
-        "aligned_checkpoint_timeout": facts.aligned_timeout_ms,
-        "checkpoints_after_tasks_finish": facts.is_after_tasks_finish,
+        "unaligned_checkpoints": known.is_unaligned,
+        "tolerable_failed_checkpoints": known.tolerable_failures,
+        "aligned_checkpoint_timeout": known.aligned_timeout_ms or 0,
+        "checkpoints_after_tasks_finish": known.are_finished_tasks_allowed,
         "state_changelog_enabled": False,
         "changelog_periodic_materialization_interval": 0,
         "changelog_storage": "",

@@ -58,7 +58,7 @@ def overview(driver: DriverSnapshot) -> Json:
     """`/overview`."""
     statuses = Counter(job.status for job in driver.jobs)
     statuses.update(driver.expired)
-    totals = [slots_of(job) for job in driver.jobs if not job.status.is_terminal]
+    totals = [slots_of(job) for job in driver.jobs]
     ended = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED, JobStatus.SUSPENDED)
     return {
         "taskmanagers": sum(taskmanagers for taskmanagers, _, _ in totals),
@@ -80,14 +80,13 @@ def applications(driver: DriverSnapshot) -> Json:
 
 def application_in_list(job: JobSnapshot) -> Json:
     """An application in the list of all."""
-    end = job.ended_ms
     return {
         "id": job.job_id,
-        "name": application_name(job),
+        "name": f"SingleJobApplication({job.facts.name})",
         "start-time": job.facts.submitted_ms,
-        "end-time": end,
-        "duration": (job.now_ms if end < 0 else end) - job.facts.submitted_ms,
-        "status": application_status(job),
+        "end-time": job.ended_ms,
+        "duration": job.lasted_ms,
+        "status": _APPLICATION_STATUS.get(job.status, "RUNNING"),
         "jobs": {str(job.status): 1},
     }
 
@@ -141,11 +140,3 @@ def dashboard_config(
             "web-history": is_history,
         },
     }
-
-
-def application_name(job: JobSnapshot) -> str:
-    return f"SingleJobApplication({job.facts.name})"
-
-
-def application_status(job: JobSnapshot) -> str:
-    return _APPLICATION_STATUS.get(job.status, "RUNNING")

@@ -92,7 +92,7 @@ def _where(job: JobSnapshot, group: FailureGroup) -> Json:
         "attempt": None if attempt_id is None else attempt_id.attempt,
         "subtasks": [
             {"subtask": subtask, "count": count}
-            for subtask, count in sorted(group.subtasks, key=lambda one: -one[1])
+            for subtask, count in sorted(group.subtasks.items(), key=lambda one: -one[1])
         ],
         "more-failures": group.more_subtasks,
         "places": [
@@ -101,7 +101,7 @@ def _where(job: JobSnapshot, group: FailureGroup) -> Json:
                 "taskmanager-id": taskmanager_name(job.job_id, location.resource_id),
                 "count": count,
             }
-            for location, count in group.locations
+            for location, count in group.locations.items()
             if location is not None
         ],
     }

@@ -63,7 +63,6 @@ def head(job: JobSnapshot) -> Json:
     """What stands above everything that is told of a job. `uptime`: since it last began to run; None: it does not run."""
     runs = job.status is JobStatus.RUNNING
     since = job.timestamps.get(JobStatus.RUNNING) if runs else None
-    checkpoints = job.facts.checkpoints
     return {
         "id": job.job_id,
         "name": job.facts.name,
@@ -74,14 +73,14 @@ def head(job: JobSnapshot) -> Json:
         "running-since": since,
         "uptime": None if since is None else job.now_ms - since,
         "restarts": job.restarts,
-        "checkpoint-interval": None if checkpoints is None else checkpoints.interval_ms,
+        "checkpoint-interval": job.facts.checkpoint_interval_ms,
     }
 
 
 def head_alone(job: JobSnapshot, *, may_rescale: bool) -> Json:
     """`/jobs/:jobid/head`. `may_rescale`: dashboards of this driver may; `rescalable` says whether the job can be, too."""
     is_streaming = job.facts.job_type is JobType.STREAMING
-    can = is_streaming and not job.facts.elastic.is_reactive and not job.status.is_terminal
+    can = is_streaming and not job.facts.elastic.settings.is_reactive and not job.status.is_terminal
     return {"now": job.now_ms, **head(job), "rescalable": can and may_rescale}
 
 

@@ -6,16 +6,15 @@ Shares are from 0 to 1, sizes are bytes, times are epoch ms. What has not been r
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from penstock.engine.model.ids import AllocationId, ResourceId, taskmanager_name
 from penstock.engine.model.texts.redaction import without_credentials
-from penstock.ops.jobs.snapshots import JobSnapshot, TaskManagerSnapshot
+from penstock.ops.jobs.snapshots import JobSnapshot
 from penstock.ops.jobs.views.attempts import Json
+from penstock.ops.jobs.views.taskmanagers import head, process, tenants_of
 
 OF_A_PAGE: Final = 100
 """TaskManagers that are told together."""
@@ -53,82 +52,59 @@ class Chosen:
     name: str = ""
 
 
-class Health:
-    """`/taskmanagers/health`. Told of one job after the other, so that its caller can do something else between them."""
-
-    def __init__(self, now_ms: int, chosen: Chosen, values: Values) -> None:
-        self._now_ms = now_ms
-        self._chosen = chosen
-        self._values = values
-        self._there: list[Json] = []
-        self._gone: list[Json] = []
-
-    def add(self, job: JobSnapshot) -> None:
-        """Add the TaskManagers of a job."""
-        used = _tasks_of(job)
+def health(jobs: Iterable[JobSnapshot], now_ms: int, chosen: Chosen, values: Values) -> Json:
+    """`/taskmanagers/health`."""
+    there: list[Json] = []
+    gone: list[Json] = []
+    for job in jobs:
+        tenants = tenants_of(job)
         for one in job.taskmanagers:
-            name = taskmanager_name(job.job_id, one.resource_id)
-            if self._chosen.name in {"", name}:
-                is_there = one.lost is None and not job.status.is_terminal
-                if is_there:
-                    self._there.append(self._present(job, one, name, used))
-                elif one.lost is not None or self._chosen.name:
-                    self._gone.append(_gone(job, one, name))
+            about = {**head(job, one), "job-name": job.facts.name}
+            if chosen.name not in {"", about["id"]}:
+                continue
+            if one.lost is None and not job.status.is_terminal:
+                slots = tenants.get(one.resource_id, {})
+                there.append({
+                    **about,
+                    **process(job, one, now_ms, len(slots)),
+                    "cores": one.registered.cores,
+                    "tasks": sum(map(len, slots.values())),
+                })
+            elif one.lost is not None or chosen.name:
+                reason = f"its job has ended: {job.status}" if one.lost is None else one.lost
+                gone.append({**about, "reason": without_credentials(reason)})
+    rows = _sorted(there, chosen, values)
+    pages = max(1, math.ceil(len(rows) / OF_A_PAGE))
+    page = min(chosen.page, pages - 1)
+    shown = rows[page * OF_A_PAGE : (page + 1) * OF_A_PAGE]
+    return {
+        "now": now_ms,
+        "total": len(rows),
+        "late": sum(one["late"] for one in rows),
+        "slots-total": sum(one["slots-total"] for one in rows),
+        "slots-free": sum(one["slots-free"] for one in rows),
+        "page": page,
+        "pages": pages,
+        "taskmanagers": [_with_figures(one, values) for one in shown],
+        "lost-total": len(gone),
+        "lost": sorted(gone, key=itemgetter("heard"), reverse=True)[:MOST_LOST],
+    }
 
-    def told(self) -> Json:
-        """Return the answer."""
-        rows = self._sorted()
-        pages = max(1, math.ceil(len(rows) / OF_A_PAGE))
-        page = min(self._chosen.page, pages - 1)
-        shown = rows[page * OF_A_PAGE : (page + 1) * OF_A_PAGE]
-        newest = sorted(self._gone, key=itemgetter("heard"), reverse=True)[:MOST_LOST]
-        return {
-            "now": self._now_ms,
-            "total": len(rows),
-            "late": sum(one["late"] for one in rows),
-            "slots-total": sum(one["slots-total"] for one in rows),
-            "slots-free": sum(one["slots-free"] for one in rows),
-            "page": page,
-            "pages": pages,
-            "taskmanagers": [self._with_figures(one) for one in shown],
-            "lost-total": len(self._gone),
-            "lost": newest,
-        }
 
-    def _sorted(self) -> Sequence[Json]:
-        """Unknown figures come last, in both directions."""
-        rows = sorted(self._there, key=lambda one: (not one["late"], one["id"]))
-        sort = self._chosen.sort
-        if not sort:
-            return rows
-        if sort in FIGURES:
-            rows = [self._with_figures(one) for one in rows]
-        known = [one for one in rows if one[sort] is not None]
-        known.sort(key=itemgetter(sort), reverse=self._chosen.is_descending)
-        return [*known, *(one for one in rows if one[sort] is None)]
+def _sorted(there: Sequence[Json], chosen: Chosen, values: Values) -> Sequence[Json]:
+    """Unknown figures come last, in both directions."""
+    rows, sort = sorted(there, key=lambda one: (not one["late"], one["id"])), chosen.sort
+    if not sort:
+        return rows
+    if sort in FIGURES:
+        rows = [_with_figures(one, values) for one in rows]
+    known = [one for one in rows if one[sort] is not None]
+    known.sort(key=itemgetter(sort), reverse=chosen.is_descending)
+    return [*known, *(one for one in rows if one[sort] is None)]
 
-    def _with_figures(self, row: Json) -> Json:
-        return row if "cpu" in row else {**row, **figures_of(self._values(row["id"]))}
 
-    def _present(
-        self,
-        job: JobSnapshot,
-        one: TaskManagerSnapshot,
-        name: str,
-        used: Mapping[ResourceId, Counter[AllocationId]],
-    ) -> Json:
-        registered = one.registered
-        tasks = used.get(one.resource_id, Counter[AllocationId]())
-        return {
-            **_head(job, one, name),
-            "data-port": registered.data_port,
-            "pid": registered.pid,
-            "cores": registered.cores,
-            "late": self._now_ms - one.heard_ms >= job.facts.late_after_ms,
-            "slots-total": registered.slots,
-            "slots-free": max(0, registered.slots - len(tasks)),
-            "tasks": tasks.total(),
-        }
+def _with_figures(row: Json, values: Values) -> Json:
+    return row if "cpu" in row else {**row, **figures_of(values(row["id"]))}
 
 
 def figures_of(values: Mapping[str, str]) -> Json:
@@ -148,34 +124,3 @@ def _number(text: str | None) -> float | None:
     if math.isnan(value) or value < 0:
         return None
     return int(value) if value.is_integer() else round(value, _DIGITS)
-
-
-def _head(job: JobSnapshot, one: TaskManagerSnapshot, name: str) -> Json:
-    return {
-        "id": name,
-        "job-id": job.job_id,
-        "job-name": job.facts.name,
-        "host": one.registered.host,
-        "since": one.registered_ms,
-        "heard": one.heard_ms,
-    }
-
-
-def _gone(job: JobSnapshot, one: TaskManagerSnapshot, name: str) -> Json:
-    reason = f"its job has ended: {job.status}" if one.lost is None else one.lost
-    return {**_head(job, one, name), "reason": without_credentials(reason)}
-
-
-def _tasks_of(job: JobSnapshot) -> dict[ResourceId, Counter[AllocationId]]:
-    found: dict[ResourceId, Counter[AllocationId]] = {}
-    for resource_id, slot in _places(job):
-        found.setdefault(resource_id, Counter())[slot] += 1
-    return found
-
-
-def _places(job: JobSnapshot) -> Iterator[tuple[ResourceId, AllocationId]]:
-    for vertex in job.vertices:
-        for attempt in vertex.attempts:
-            location, slot = attempt.location, attempt.allocation_id
-            if location is not None and slot is not None and not attempt.state.is_terminal:
-                yield location.resource_id, slot

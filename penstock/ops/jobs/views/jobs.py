@@ -134,7 +134,6 @@ def overview(driver: DriverSnapshot) -> Json:
 
 def job_in_list(job: JobSnapshot) -> Json:
     """A job in the list of all jobs. An archive may have these fields only."""
-    end = job.ended_ms
     counted: Counter[ExecutionState] = Counter()
     for vertex in job.vertices:
         counted.update(attempt.state for attempt in vertex.attempts)
@@ -142,8 +141,8 @@ def job_in_list(job: JobSnapshot) -> Json:
         "jid": job.job_id,
         "name": job.facts.name,
         "start-time": job.facts.submitted_ms,
-        "end-time": end,
-        "duration": (job.now_ms if end < 0 else end) - job.facts.submitted_ms,
+        "end-time": job.ended_ms,
+        "duration": job.lasted_ms,
         "state": str(job.status),
         "last-modification": job.changed_ms,
         "tasks": {
@@ -160,7 +159,6 @@ def job_in_list(job: JobSnapshot) -> Json:
 def details(job: JobSnapshot) -> Json:
     """`/jobs/:jobid`."""
     states = Counter(state_of(vertex) for vertex in job.vertices)
-    end = job.ended_ms
     return {
         "jid": job.job_id,
         "application-id": job.job_id,
@@ -170,8 +168,8 @@ def details(job: JobSnapshot) -> Json:
         "job-type": str(job.facts.job_type),
         "schedulerType": _SCHEDULER[job.facts.job_type],
         "start-time": job.facts.submitted_ms,
-        "end-time": end,
-        "duration": (job.now_ms if end < 0 else end) - job.facts.submitted_ms,
+        "end-time": job.ended_ms,
+        "duration": job.lasted_ms,
         "maxParallelism": -1,
         "now": job.now_ms,
         "timestamps": {str(status): job.timestamps.get(status, 0) for status in JobStatus},

@@ -27,29 +27,27 @@ _OF_GROUP: Final = ("desiredSlots", "minimalRequiredSlots", "preRescaleSlots", "
 
 def config(job: JobSnapshot) -> Json:
     """`/rescales/config`: the options that decide when the job is rescaled."""
-    elastic = job.facts.elastic
+    elastic = job.facts.elastic.settings
     wait_ms = elastic.wait_timeout_ms
     return {
         "rescaleHistoryMax": elastic.history_size,
         "schedulerExecutionMode": "REACTIVE" if elastic.is_reactive else None,
         "submissionResourceWaitTimeoutInMillis": _FOR_EVER_MS if wait_ms is None else wait_ms,
-        "submissionResourceStabilizationTimeoutInMillis": elastic.submission_stabilization_ms,
-        "slotIdleTimeoutInMillis": elastic.slot_idle_timeout_ms,
-        "executingCooldownTimeoutInMillis": elastic.cooldown_ms,
-        "executingResourceStabilizationTimeoutInMillis": elastic.stabilization_ms,
-        "maximumDelayForTriggeringRescaleInMillis": elastic.max_delay_ms,
-        "rescaleOnFailedCheckpointCount": elastic.checkpoint_failures,
+        "submissionResourceStabilizationTimeoutInMillis": elastic.submission.stabilization_ms,
+        "slotIdleTimeoutInMillis": job.facts.elastic.slot_idle_timeout_ms,
+        "executingCooldownTimeoutInMillis": elastic.executing.cooldown_ms,
+        "executingResourceStabilizationTimeoutInMillis": elastic.executing.stabilization_ms,
+        "maximumDelayForTriggeringRescaleInMillis": elastic.executing.max_trigger_delay_ms,
+        "rescaleOnFailedCheckpointCount": elastic.max_checkpoint_failures,
     }
 
 
 def overview(job: JobSnapshot, rescales: Rescales) -> Json:
     """`/rescales/overview`: how many there were, and the newest of each outcome."""
     outcomes = (RescaleOutcome.COMPLETED, RescaleOutcome.FAILED, RescaleOutcome.IGNORED)
-    latest: dict[str, Json | None] = {}
-    for outcome in outcomes:
-        found = rescales.latest.get(outcome)
-        latest[outcome.lower()] = None if found is None else details(job, found)
-    return {"rescalesCounts": _counts(rescales), "latest": latest}
+    latest = {one.lower(): rescales.latest.get(one) for one in outcomes}
+    told = {name: None if one is None else details(job, one) for name, one in latest.items()}
+    return {"rescalesCounts": _counts(rescales), "latest": told}
 
 
 def history(job: JobSnapshot, rescales: Rescales) -> Json:
@@ -115,11 +113,8 @@ def details(job: JobSnapshot, rescale: Rescale) -> Json:
 
 def _durations(durations_ms: Iterable[int | None]) -> Json:
     found = sorted(ms for ms in durations_ms if ms is not None)
-    if not found:
-        return summary_of(Figures())
     places = (min(len(found) - 1, int(share * len(found))) for share in _PERCENTILES)
-    percentiles = tuple(float(found[place]) for place in places)
-    return summary_of(Figures(found[0], found[-1], sum(found) // len(found), percentiles))
+    return summary_of(Figures.of(found, (float(found[place]) for place in places)))
 
 
 def _counts(rescales: Rescales) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""A list of an answer whose elements are made while it is written.
+"""A list of an answer whose elements are made while it is written, and answers that are made step by step.
 
 An answer about ten thousand subtasks would otherwise have a hundred thousand objects at once. Python's collector of cycles then
 looks at all objects of the process, and no other thread runs meanwhile.
@@ -6,10 +6,23 @@ looks at all objects of the process, and no other thread runs meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar, overload
 
 T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]
+"""An answer that is made step by step, so that its caller can do something else between them."""
+
+
+def answer_of(steps: Steps[T], between: Callable[[], object] = lambda: None) -> T:
+    """Take all steps, and return the answer. `between`: called after each step."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        between()
 
 
 class Rows(Sequence[Any]):

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final, TypeAlias
 
 from penstock.engine.model.deployment import SparkTask
-from penstock.engine.model.ids import AllocationId, ResourceId, taskmanager_name
+from penstock.engine.model.ids import AllocationId
 from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.states import ExecutionState
 from penstock.engine.model.texts.redaction import without_credentials
@@ -18,168 +18,91 @@ from penstock.ops.jobs.snapshots import (
     TaskManagerSnapshot,
     VertexSnapshot,
 )
-from penstock.ops.jobs.views.attempts import Json
+from penstock.ops.jobs.views.attempts import Json, place_of
+from penstock.ops.jobs.views.rows import Steps
+from penstock.ops.jobs.views.taskmanagers import Tenant, present, process, tenants_of
 
 MOST_SLOTS: Final = 2_000
 """With more slots than these, hosts are told in the place of slots."""
 MOST_SUBTASKS: Final = 2_000
 """In all slots together. Of a slot with more than its part of them the busiest are told."""
 _DIGITS: Final = 3
-_Tenant: TypeAlias = tuple[VertexSnapshot, AttemptSnapshot, TaskIo | None]
-_Tenants: TypeAlias = Mapping[ResourceId, Mapping[AllocationId, Sequence[_Tenant]]]
+_Used: TypeAlias = tuple[TaskManagerSnapshot, Mapping[AllocationId, Sequence[Tenant]]]
 
 
-def present(job: JobSnapshot) -> list[TaskManagerSnapshot]:
-    """Return the TaskManagers of a job that are there."""
-    if job.status.is_terminal:
-        return []
-    return [one for one in job.taskmanagers if one.lost is None]
-
-
-def slots_of(jobs: Sequence[JobSnapshot]) -> int:
-    """Return how many slots all jobs have."""
-    return sum(one.registered.slots for job in jobs for one in present(job))
-
-
-class SlotMap:
-    """`/slots`. Told of one job after the other, so that its caller can do something else between them. `spark_ui` None: Spark shows no pages."""
-
-    def __init__(self, jobs: Sequence[JobSnapshot], now_ms: int, spark_ui: str | None) -> None:
-        self._total = slots_of(jobs)
-        self._is_folded = self._total > MOST_SLOTS
-        self._of_slot = max(1, MOST_SUBTASKS // max(1, self._total))
-        self._now_ms = now_ms
-        self._spark_ui = spark_ui
-        self._used = 0
-        self._boxes: list[Json] = []
-        self._hosts: dict[str, _Host] = {}
-        self._late: list[str] = []
-        self._wanted: list[Json] = []
-
-    def add(self, job: JobSnapshot) -> None:
-        """Add the TaskManagers of a job."""
+def slot_map(jobs: Sequence[JobSnapshot], now_ms: int, spark_ui: str | None) -> Steps[Json]:
+    """`/slots`: a step for each job. `spark_ui` None: Spark shows no pages."""
+    total = sum(one.registered.slots for job in jobs for one in present(job))
+    is_folded = total > MOST_SLOTS
+    most = max(1, MOST_SUBTASKS // max(1, total))
+    boxes: list[Json] = []
+    hosts: defaultdict[str, list[_Used]] = defaultdict(list)
+    wanted: list[Json] = []
+    used = 0
+    late: list[str] = []
+    for job in jobs:
         there = present(job)
-        tenants = _tenants_of(job) if there else {}
-        self._wanted += _wanted(job)
+        tenants = tenants_of(job) if there else {}
+        wanted += _wanted(job)
         for one in there:
             slots = tenants.get(one.resource_id, {})
-            self._used += len(slots)
-            name = taskmanager_name(job.job_id, one.resource_id)
-            if self._is_late(job, one):
-                self._late.append(name)
-            if self._is_folded:
-                host = self._hosts.setdefault(one.registered.host, _Host(one.registered.host))
-                host.add(one, slots)
+            used += len(slots)
+            about = process(job, one, now_ms, len(slots))
+            if about["late"]:
+                late.append(about["id"])
+            if is_folded:
+                hosts[one.registered.host].append((one, slots))
             else:
-                self._boxes.append(self._box(job, one, name, slots))
-
-    def told(self) -> Json:
-        """Return the answer."""
-        missing = sum(one["missing"] for one in self._wanted)
-        return {
-            "now": self._now_ms,
-            "folded": self._is_folded,
-            "total": self._total,
-            "shown": 0 if self._is_folded else self._total,
-            "free": max(0, self._total - self._used),
-            "missing": missing,
-            "wanted": self._wanted,
-            "late": self._late,
-            "spark-ui": self._spark_ui,
-            "taskmanagers": self._boxes,
-            "hosts": [one.told() for one in self._hosts.values()],
-        }
-
-    def _is_late(self, job: JobSnapshot, one: TaskManagerSnapshot) -> bool:
-        return self._now_ms - one.heard_ms >= job.facts.late_after_ms
-
-    def _box(
-        self,
-        job: JobSnapshot,
-        one: TaskManagerSnapshot,
-        name: str,
-        slots: Mapping[AllocationId, Sequence[_Tenant]],
-    ) -> Json:
-        registered = one.registered
-        free = max(0, registered.slots - len(slots))
-        return {
-            "id": name,
-            "job-id": job.job_id,
-            "host": registered.host,
-            "data-port": registered.data_port,
-            "pid": registered.pid,
-            "since": one.registered_ms,
-            "heard": one.heard_ms,
-            "late": self._is_late(job, one),
-            "spark": _spark(one, self._spark_ui),
-            "slots-total": registered.slots,
-            "slots-free": free,
-            "slots": [self._slot(key, slots[key]) for key in sorted(slots)],
-        }
-
-    def _slot(self, allocation_id: AllocationId, tenants: Sequence[_Tenant]) -> Json:
-        chosen = sorted(tenants, key=lambda one: -_busy(one[2]))[: self._of_slot]
-        return {
-            "id": allocation_id,
-            "slot-sharing-group": tenants[0][0].facts.slot_sharing_group,
-            "total": len(tenants),
-            "shown": len(chosen),
-            "subtasks": [_subtask(*one) for one in chosen],
-        }
+                found = [_slot(key, slots[key], most) for key in sorted(slots)]
+                boxes.append({**about, "spark": _spark(one, spark_ui), "slots": found})
+        yield
+    told = {
+        "now": now_ms,
+        "folded": is_folded,
+        "total": total,
+        "shown": 0 if is_folded else total,
+        "free": max(0, total - used),
+        "missing": sum(one["missing"] for one in wanted),
+        "wanted": wanted,
+        "late": late,
+        "spark-ui": spark_ui,
+        "taskmanagers": boxes,
+        "hosts": [_host(name, ones) for name, ones in hosts.items()],
+    }
+    return told  # ruff: ignore[return-in-generator]
 
 
-class _Host:
+def _slot(allocation_id: AllocationId, tenants: Sequence[Tenant], most: int) -> Json:
+    chosen = sorted(tenants, key=lambda one: -_busy(one[2]))[:most]
+    return {
+        "id": allocation_id,
+        "slot-sharing-group": tenants[0][0].facts.slot_sharing_group,
+        "total": len(tenants),
+        "shown": len(chosen),
+        "subtasks": [_subtask(*one) for one in chosen],
+    }
+
+
+def _host(name: str, ones: Sequence[_Used]) -> Json:
     """What stands in the place of single slots."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._taskmanagers = 0
-        self._slots = 0
-        self._used = 0
-        self._subtasks = 0
-        self._busy: list[float] = []
-
-    def add(
-        self, one: TaskManagerSnapshot, slots: Mapping[AllocationId, Sequence[_Tenant]]
-    ) -> None:
-        self._taskmanagers += 1
-        self._slots += one.registered.slots
-        self._used += len(slots)
-        for tenants in slots.values():
-            self._subtasks += len(tenants)
-            self._busy += [io.busy_ms_per_s / 1000 for _, _, io in tenants if io is not None]
-
-    def told(self) -> Json:
-        busy = self._busy
-        return {
-            "host": self._name,
-            "taskmanagers": self._taskmanagers,
-            "slots-total": self._slots,
-            "slots-free": max(0, self._slots - self._used),
-            "subtasks": self._subtasks,
-            "busy": {"median": round(median(busy), _DIGITS), "max": round(max(busy), _DIGITS)}
-            if busy
-            else None,
-        }
-
-
-def _tenants_of(job: JobSnapshot) -> _Tenants:
-    """Who is in each slot: one pass over all subtasks."""
-    found: defaultdict[ResourceId, defaultdict[AllocationId, list[_Tenant]]]
-    found = defaultdict(lambda: defaultdict(list))
-    for vertex in job.vertices:
-        for attempt, io in zip(vertex.attempts, vertex.ios, strict=True):
-            location, slot = attempt.location, attempt.allocation_id
-            if location is not None and slot is not None and not attempt.state.is_terminal:
-                found[location.resource_id][slot].append((vertex, attempt, io))
-    return found
+    total = sum(one.registered.slots for one, _ in ones)
+    tenants = [tenant for _, slots in ones for one in slots.values() for tenant in one]
+    busy = [io.busy_ms_per_s / 1000 for _, _, io in tenants if io is not None]
+    return {
+        "host": name,
+        "taskmanagers": len(ones),
+        "slots-total": total,
+        "slots-free": max(0, total - sum(len(slots) for _, slots in ones)),
+        "subtasks": len(tenants),
+        "busy": {"median": round(median(busy), _DIGITS), "max": round(max(busy), _DIGITS)}
+        if busy
+        else None,
+    }
 
 
 def _subtask(vertex: VertexSnapshot, attempt: AttemptSnapshot, io: TaskIo | None) -> Json:
     return {
-        "vertex-id": vertex.facts.vertex_id,
-        "vertex-name": vertex.facts.name,
-        "subtask": attempt.subtask,
+        **place_of(vertex, attempt.subtask),
         "attempt": attempt.attempt,
         "state": str(attempt.state),
         "busy": None if io is None else round(io.busy_ms_per_s / 1000, _DIGITS),

@@ -12,8 +12,9 @@ from penstock.engine.metrics.registry import quantile
 from penstock.engine.model.ids import taskmanager_name
 from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.states import ExecutionState
-from penstock.ops.jobs.diagnosis.watermarks import LAST_WATERMARK_MS, NO_WATERMARK_MS
+from penstock.ops.jobs.diagnosis.watermarks import lag_of
 from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot
+from penstock.ops.jobs.vertex_history import rates_between
 from penstock.ops.jobs.views.attempts import Json, attempts_of, endpoint_of, state_durations
 
 LIMIT: Final = 50
@@ -120,7 +121,7 @@ class Table:
             "queued-in": None if live is None else live.buffers_in,
             "queued-out": None if live is None else live.buffers_out,
             "mails": None if live is None else live.mails,
-            "watermark-lag": None if live is None else self._lag(live),
+            "watermark-lag": None if live is None else lag_of(live.watermark_ms, self._job.now_ms),
             "state-bytes": self._state_bytes.get(attempt.subtask),
             "records-in-total": None if io is None else io.records_in,
             "records-out-total": None if io is None else io.records_out,
@@ -147,34 +148,21 @@ class Table:
         span_s = (self._vertex.reported_ms[subtask] - before.reported_ms[subtask]) / 1000
         if former is None or span_s <= 0 or before.attempts[subtask].attempt != attempt.attempt:
             return _NO_RATES
-        return (
-            (io.records_in - former.records_in) / span_s,
-            (io.records_out - former.records_out) / span_s,
-            (io.bytes_in - former.bytes_in) / span_s,
-            (io.bytes_out - former.bytes_out) / span_s,
-        )
-
-    def _lag(self, io: TaskIo) -> int | None:
-        is_known = NO_WATERMARK_MS < io.watermark_ms < LAST_WATERMARK_MS
-        return self._job.now_ms - io.watermark_ms if is_known else None
+        return rates_between(io, former, span_s)
 
     def _row(self, subtask: int, figures: _Figures) -> Json:
         attempt = self._vertex.attempts[subtask]
         location = attempt.location
+        lasted = state_durations(attempt, self._job.now_ms)
         return {
             "subtask": subtask,
             "attempt": attempt.attempt,
             "state": str(attempt.state),
             "endpoint": None if location is None else endpoint_of(location),
-            "taskmanager-id": None
-            if location is None
-            else taskmanager_name(self._job.job_id, location.resource_id),
+            "taskmanager-id": location and taskmanager_name(self._job.job_id, location.resource_id),
             "slot": attempt.allocation_id,
             **{name: _shown(value) for name, value in figures.items()},
-            "state-durations": {
-                state: None if lasted_ms < 0 else lasted_ms
-                for state, lasted_ms in state_durations(attempt, self._job.now_ms).items()
-            },
+            "state-durations": {name: None if ms < 0 else ms for name, ms in lasted.items()},
         }
 
 

@@ -5,76 +5,109 @@ Every job has TaskManagers of its own. Figures of the JVM are 0 or -1: no JVM ru
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
 
 from penstock.engine.model.ids import AllocationId, ResourceId, taskmanager_name
+from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.slot_size import MEMORY, SlotSize, cores_of, extended_of
-from penstock.ops.jobs.snapshots import DriverSnapshot, JobSnapshot, TaskManagerSnapshot
+from penstock.ops.jobs.snapshots import (
+    AttemptSnapshot,
+    DriverSnapshot,
+    JobSnapshot,
+    TaskManagerSnapshot,
+    VertexSnapshot,
+)
 from penstock.ops.jobs.views.attempts import Json
 
 _NO_JVM: Final = -1
 
 
+Tenant: TypeAlias = tuple[VertexSnapshot, AttemptSnapshot, TaskIo | None]
+Tenants: TypeAlias = Mapping[ResourceId, Mapping[AllocationId, Sequence[Tenant]]]
+"""Who is in each slot of each TaskManager."""
+
+
 def all_of(driver: DriverSnapshot) -> Json:
     """`/taskmanagers`: those that are there."""
-    used = {job.job_id: _tasks_of(job) for job in driver.jobs}
-    infos = [_info(job, one, used[job.job_id]) for job, one in present(driver)]
+    infos = []
+    for job in driver.jobs:
+        tenants = tenants_of(job)
+        infos += [_info(job, one, tenants.get(one.resource_id, {})) for one in present(job)]
     return {"taskmanagers": infos}
 
 
 def details(driver: DriverSnapshot, name: str, metrics: Json) -> Json | None:
     """`/taskmanagers/:taskmanagerid`; None: it is not there. `metrics`: of its process, by Flink's names."""
-    for job, one in present(driver):
-        if taskmanager_name(job.job_id, one.resource_id) == name:
-            used = _tasks_of(job)
-            slots = [
-                {
-                    "jobId": job.job_id,
-                    "resource": _profile(one.registered.size),
-                    "assignedTasks": tasks,
-                }
-                for tasks in used[one.resource_id].values()
-            ]
-            return {**_info(job, one, used), "allocatedSlots": slots, "metrics": metrics}
+    for job in driver.jobs:
+        for one in present(job):
+            if taskmanager_name(job.job_id, one.resource_id) == name:
+                used = tenants_of(job).get(one.resource_id, {})
+                resource = _profile(one.registered.size)
+                slots = [
+                    {"jobId": job.job_id, "resource": resource, "assignedTasks": len(tenants)}
+                    for tenants in used.values()
+                ]
+                return {**_info(job, one, used), "allocatedSlots": slots, "metrics": metrics}
     return None
 
 
-def present(driver: DriverSnapshot) -> Iterator[tuple[JobSnapshot, TaskManagerSnapshot]]:
-    """All TaskManagers that are there, each with its job."""
-    for job in driver.jobs:
-        if not job.status.is_terminal:
-            for one in job.taskmanagers:
-                if one.lost is None:
-                    yield job, one
+def present(job: JobSnapshot) -> list[TaskManagerSnapshot]:
+    """Return the TaskManagers of a job that are there."""
+    if job.status.is_terminal:
+        return []
+    return [one for one in job.taskmanagers if one.lost is None]
 
 
 def slots_of(job: JobSnapshot) -> tuple[int, int, int]:
     """Return how many TaskManagers and slots a job has, and how many of these slots have no task."""
-    there = [one for one in job.taskmanagers if one.lost is None]
+    there, tenants = present(job), tenants_of(job)
     total = sum(one.registered.slots for one in there)
-    tasks = _tasks_of(job)
-    used = sum(len(tasks[one.resource_id]) for one in there)
+    used = sum(len(tenants.get(one.resource_id, ())) for one in there)
     return len(there), total, max(0, total - used)
 
 
-def _tasks_of(job: JobSnapshot) -> Mapping[ResourceId, Counter[AllocationId]]:
-    """How many tasks each slot of each TaskManager has: one pass over all subtasks."""
-    found: defaultdict[ResourceId, Counter[AllocationId]] = defaultdict(Counter)
+def tenants_of(job: JobSnapshot) -> Tenants:
+    """Return who is in each slot: one pass over all subtasks."""
+    found: defaultdict[ResourceId, defaultdict[AllocationId, list[Tenant]]]
+    found = defaultdict(lambda: defaultdict(list))
     for vertex in job.vertices:
-        for attempt in vertex.attempts:
+        for attempt, io in zip(vertex.attempts, vertex.ios, strict=True):
             location, slot = attempt.location, attempt.allocation_id
             if location is not None and slot is not None and not attempt.state.is_terminal:
-                found[location.resource_id][slot] += 1
+                found[location.resource_id][slot].append((vertex, attempt, io))
     return found
 
 
+def head(job: JobSnapshot, one: TaskManagerSnapshot) -> Json:
+    """Return what the pages of the dashboard begin with, of a TaskManager that may be gone."""
+    return {
+        "id": taskmanager_name(job.job_id, one.resource_id),
+        "job-id": job.job_id,
+        "host": one.registered.host,
+        "since": one.registered_ms,
+        "heard": one.heard_ms,
+    }
+
+
+def process(job: JobSnapshot, one: TaskManagerSnapshot, now_ms: int, used: int) -> Json:
+    """Return the same of one that is there, with its process and its slots. `used`: slots with tasks."""
+    registered = one.registered
+    return {
+        **head(job, one),
+        "data-port": registered.data_port,
+        "pid": registered.pid,
+        "late": now_ms - one.heard_ms >= job.facts.late_after_ms,
+        "slots-total": registered.slots,
+        "slots-free": max(0, registered.slots - used),
+    }
+
+
 def _info(
-    job: JobSnapshot, one: TaskManagerSnapshot, tasks: Mapping[ResourceId, Counter[AllocationId]]
+    job: JobSnapshot, one: TaskManagerSnapshot, used: Mapping[AllocationId, Sequence[Tenant]]
 ) -> Json:
     registered = one.registered
-    used = tasks[one.resource_id]
     free = max(0, registered.slots - len(used))
     return {
         "id": taskmanager_name(job.job_id, one.resource_id),
@@ -84,7 +117,7 @@ def _info(
         "timeSinceLastHeartbeat": one.heard_ms,
         "slotsNumber": registered.slots,
         "freeSlots": free,
-        "assignedTasks": sum(used.values()),
+        "assignedTasks": sum(map(len, used.values())),
         "totalResource": _profile(registered.size, registered.slots),
         "freeResource": _profile(registered.size, free),
         "hardware": {

@@ -27,17 +27,16 @@ _MARKS: Final = frozenset({
 
 def timeline(job: JobSnapshot) -> Json:
     """`/jobs/:jobid/timeline`: the job and its vertices."""
-    end_ms = job.now_ms if job.ended_ms < 0 else job.ended_ms
     most = max(_LEAST_SPANS, MOST_SPANS // max(1, len(job.vertices)))
     marks = sorted(_marks(job), key=lambda one: one["at"])
     return {
         **_axis(job),
-        "job": _lane(job.story.statuses, end_ms, has_ended=job.ended_ms >= 0),
+        "job": _lane(job.story.statuses, job.until_ms, has_ended=job.ended_ms >= 0),
         "vertices": [
             {
                 "id": one.facts.vertex_id,
                 "name": one.facts.name,
-                **_lane(one.lane, end_ms, most, has_ended=job.ended_ms >= 0),
+                **_lane(one.lane, job.until_ms, most, has_ended=job.ended_ms >= 0),
             }
             for one in job.vertices
         ],
@@ -57,13 +56,12 @@ def of_vertex(
     ordered = sorted(chosen, key=lambda one: -len(vertex.former.get(one, ())))
     total = sum(1 + len(vertex.former.get(one, ())) for one in ordered)
     lanes = _page(vertex, ordered, offset)
-    end_ms = job.now_ms if job.ended_ms < 0 else job.ended_ms
     causes = _causes(job, vertex)
     return {
         **_axis(job),
         "id": vertex.facts.vertex_id,
         "name": vertex.facts.name,
-        "vertex": _lane(vertex.lane, end_ms, has_ended=job.ended_ms >= 0),
+        "vertex": _lane(vertex.lane, job.until_ms, has_ended=job.ended_ms >= 0),
         "total": total,
         "offset": offset,
         "shown": len(lanes),
@@ -72,12 +70,8 @@ def of_vertex(
 
 
 def _axis(job: JobSnapshot) -> Json:
-    ended_ms = job.ended_ms
-    return {
-        "now": job.now_ms,
-        "from": job.facts.submitted_ms,
-        "to": None if ended_ms < 0 else ended_ms,
-    }
+    to = None if job.ended_ms < 0 else job.ended_ms
+    return {"now": job.now_ms, "from": job.facts.submitted_ms, "to": to}
 
 
 def _page(vertex: VertexSnapshot, subtasks: Sequence[int], offset: int) -> list[AttemptSnapshot]:
@@ -132,10 +126,8 @@ def _attempt(job: JobSnapshot, one: AttemptSnapshot, causes: Mapping[tuple[int, 
         "subtask": one.subtask,
         "attempt": one.attempt,
         "state": str(one.state),
-        "host": None if location is None else location.host,
-        "taskmanager-id": None
-        if location is None
-        else taskmanager_name(job.job_id, location.resource_id),
+        "host": location and location.host,
+        "taskmanager-id": location and taskmanager_name(job.job_id, location.resource_id),
         "cause": without_credentials(cause) or None,
         "spans": [
             {"state": str(state), "from": at_ms, "to": end}

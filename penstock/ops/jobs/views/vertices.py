@@ -11,12 +11,11 @@ Shares are from 0 to 1. The limits of the levels are Flink's.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from penstock.engine.model.graph.job_graph import FieldsRead, OperatorInfo
-from penstock.engine.model.ids import taskmanager_name
 from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.states import ExecutionState, aggregate_state
 from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot
@@ -30,6 +29,7 @@ from penstock.ops.jobs.views.attempts import (
     counts_of,
     endpoint_of,
     span_of_all,
+    taskmanager_of,
     times_of,
 )
 from penstock.ops.jobs.views.rows import Rows
@@ -97,14 +97,10 @@ def _times(one: AttemptSnapshot, now_ms: int) -> Json:
 
 def taskmanagers(job: JobSnapshot, vertex: VertexSnapshot) -> Json:
     """`/jobs/:jobid/vertices/:vertexid/taskmanagers`."""
-    by_place: defaultdict[tuple[str, str], list[tuple[AttemptSnapshot, TaskIo | None]]]
-    by_place = defaultdict(list)
+    by_place: dict[tuple[str, str], list[tuple[AttemptSnapshot, TaskIo | None]]] = {}
     for one, io in zip(vertex.attempts, vertex.ios, strict=True):
-        location = one.location
-        name = (
-            UNASSIGNED if location is None else taskmanager_name(job.job_id, location.resource_id)
-        )
-        by_place[name, endpoint_of(location)].append((one, io))
+        place = taskmanager_of(job, one.location), endpoint_of(one.location)
+        by_place.setdefault(place, []).append((one, io))
     return {
         "id": vertex.facts.vertex_id,
         "name": vertex.facts.name,
@@ -192,18 +188,16 @@ def _blocked(one: AttemptSnapshot, io: TaskIo | None) -> float:
 
 
 def _shares(one: AttemptSnapshot, io: TaskIo | None) -> Json:
-    is_over = io is None or one.state.is_terminal
-    ratio = _blocked(one, io)
-    idle = 0.0 if is_over or io is None else io.idle_ms_per_s / 1000
-    busy = 0.0 if is_over or io is None else io.busy_ms_per_s / 1000
+    live = TaskIo() if io is None or one.state.is_terminal else io
+    ratio = live.backpressured_ms_per_s / _MS
     level = level_of(ratio)
     return {
         "subtask": one.subtask,
         "backpressureLevel": level,
         "backpressure-level": level,
         "ratio": ratio,
-        "idleRatio": idle,
-        "busyRatio": busy,
+        "idleRatio": live.idle_ms_per_s / _MS,
+        "busyRatio": live.busy_ms_per_s / _MS,
     }
 
 

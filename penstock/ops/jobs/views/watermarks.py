@@ -18,7 +18,7 @@ from penstock.ops.jobs.diagnosis.watermarks import (
     split_that_holds,
 )
 from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
-from penstock.ops.jobs.views.attempts import Json
+from penstock.ops.jobs.views.attempts import Json, place_of
 
 MOST_IDLE: Final = 5
 """So many idle channels of a vertex are named; all are counted."""
@@ -66,7 +66,7 @@ def of_vertex(
         "channels": len(sent),
         "idle": {
             "count": len(idle),
-            "subtasks": [_place(sender, subtask) for _, _, sender, subtask in idle[:MOST_IDLE]],
+            "subtasks": [place_of(sender, subtask) for _, _, sender, subtask in idle[:MOST_IDLE]],
         },
         "holder": _holder(vertex, lowest, [one for one in sent if one[1] >= idle_ms], figures),
         "why": _why(vertex, known, without) if lowest is None else None,
@@ -95,15 +95,7 @@ def _holder(
     else:
         return None
     split = split_that_holds(figures.splits(sender, subtask), watermark_ms)
-    return {**_place(sender, subtask), "split": split}
-
-
-def _place(vertex: VertexSnapshot, subtask: int) -> Json:
-    return {
-        "vertex-id": vertex.facts.vertex_id,
-        "vertex-name": vertex.facts.name,
-        "subtask": subtask,
-    }
+    return {**place_of(sender, subtask), "split": split}
 
 
 def _shown(job: JobSnapshot, found: tuple[int, int] | None) -> Json | None:

@@ -5,6 +5,8 @@ streaming job can be asked for its requirements, whatever its scheduler.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from penstock.engine.hosting.checkpoints.reader import read_savepoint
@@ -16,7 +18,6 @@ from penstock.engine.model.elastic import (
     requirements_to_plain,
 )
 from penstock.engine.model.errors import ConfigurationError, ExternalError
-from penstock.engine.model.ids import JobId
 from penstock.engine.model.program import JobControl
 from penstock.engine.model.states import JobStatus
 from penstock.ops.rest.answers import Answer, Asked, RestError, bad_parameter
@@ -80,7 +81,7 @@ def trigger_savepoint(driver: Driver, asked: Asked) -> Answer:
             control.cancel()
         return {"location": folder}
 
-    return _started(driver, asked, control.job_id, work)
+    return _started(driver, asked, f"savepoint {control.job_id}", work)
 
 
 def stop(driver: Driver, asked: Asked) -> Answer:
@@ -92,15 +93,21 @@ def stop(driver: Driver, asked: Asked) -> Answer:
     return _started(
         driver,
         asked,
-        control.job_id,
+        f"savepoint {control.job_id}",
         lambda: {"location": control.start_savepoint(kind, directory)(None)},
     )
 
 
-def savepoint_status(driver: Driver, asked: Asked) -> Any:
-    """GET /jobs/:jobid/savepoints/:triggerid: of a savepoint or a stop."""
-    subject = _subject(asked.hex_id("jobid"), "savepoint")
-    return driver.operations.status(subject, asked.hex_id("triggerid"))
+def _status(kind: str) -> Callable[[Driver, Asked], Any]:
+    """Return the view that tells how such an operation on a job went."""
+    return lambda driver, asked: driver.operations.status(
+        f"{kind} {asked.hex_id('jobid')}", asked.hex_id("triggerid")
+    )
+
+
+savepoint_status: Final = _status("savepoint")
+"""Of a stop, too."""
+checkpoint_status: Final = _status("checkpoint")
 
 
 def trigger_checkpoint(driver: Driver, asked: Asked) -> Answer:
@@ -116,15 +123,7 @@ def trigger_checkpoint(driver: Driver, asked: Asked) -> Answer:
         folder = control.start_savepoint(CheckpointType.CHECKPOINT, None)(None)
         return {"checkpointId": int(folder.rstrip("/").rpartition("-")[2])}
 
-    subject = _subject(control.job_id, "checkpoint")
-    key = driver.operations.start(subject, work, asked.text("triggerId"), "failureCause")
-    return Answer({"request-id": key}, 202)
-
-
-def checkpoint_status(driver: Driver, asked: Asked) -> Any:
-    """GET /jobs/:jobid/checkpoints/:triggerid."""
-    subject = _subject(asked.hex_id("jobid"), "checkpoint")
-    return driver.operations.status(subject, asked.hex_id("triggerid"))
+    return _started(driver, asked, f"checkpoint {control.job_id}", work, "failureCause")
 
 
 def dispose_savepoint(driver: Driver, asked: Asked) -> Any:
@@ -148,10 +147,8 @@ def disposal_status(driver: Driver, asked: Asked) -> Any:
 def requirements(driver: Driver, asked: Asked) -> Any:
     """GET: the bounds of all vertices."""
     control = control_of(driver, asked)
-    try:
+    with _refusals():
         return requirements_to_plain(control.resource_requirements())
-    except (ConfigurationError, ExternalError) as error:
-        raise RestError(500, "Internal server error.", str(error)) from error
 
 
 def change_requirements(driver: Driver, asked: Asked) -> Any:
@@ -161,15 +158,22 @@ def change_requirements(driver: Driver, asked: Asked) -> Any:
         wanted = requirements_from_plain(asked.body)
     except ConfigurationError as error:
         raise RestError(400, str(error)) from error
-    try:
+    with _refusals():
         control.require_resources(wanted)
+    return {}
+
+
+@contextlib.contextmanager
+def _refusals() -> Generator[None]:
+    """Raises RestError: the job does not do what it is asked for."""
+    try:
+        yield
     except RequirementsRefused as error:
         raise RestError(400, str(error)) from error
     except UpdateUnderWay as error:
         raise RestError(409, str(error)) from error
     except (ConfigurationError, ExternalError, OSError) as error:
         raise RestError(500, "Internal server error.", str(error)) from error
-    return {}
 
 
 def control_of(driver: Driver, asked: Asked) -> JobControl:
@@ -187,11 +191,8 @@ def _check_format(asked: Asked) -> None:
         raise RestError(400, f"formatType is {wanted!r}, expected CANONICAL or NATIVE.")
 
 
-def _started(driver: Driver, asked: Asked, job_id: JobId, work: Any) -> Answer:
-    subject = _subject(job_id, "savepoint")
-    key = driver.operations.start(subject, work, asked.text("triggerId"))
+def _started(
+    driver: Driver, asked: Asked, subject: str, work: Any, failure_key: str = "failure-cause"
+) -> Answer:
+    key = driver.operations.start(subject, work, asked.text("triggerId"), failure_key)
     return Answer({"request-id": key}, 202)
-
-
-def _subject(job_id: str, kind: str) -> str:
-    return f"{kind} {job_id}"

@@ -26,7 +26,8 @@ from penstock.ops.jobs.views import (
     watermarks,
 )
 from penstock.ops.jobs.views.cluster import environment
-from penstock.ops.jobs.views.slots import SlotMap
+from penstock.ops.jobs.views.rows import answer_of
+from penstock.ops.jobs.views.slots import slot_map
 from penstock.ops.jobs.views.story import story
 from penstock.ops.metrics.entities import SubtaskScope, TaskManagerScope
 from penstock.ops.metrics.history_rings import Row
@@ -72,11 +73,7 @@ def slots(driver: Driver, asked: Asked) -> Any:
     jobs = [one for one in now.jobs if not chosen or one.job_id == chosen.lower()]
     if chosen and not jobs:
         raise RestError(404, f"Job {chosen} not found")
-    told = SlotMap(jobs, now.now_ms, driver.job_registry.spark_ui)
-    for job in jobs:
-        told.add(job)
-        give_way()
-    return told.told()
+    return answer_of(slot_map(jobs, now.now_ms, driver.job_registry.spark_ui), give_way)
 
 
 def exception_groups(driver: Driver, asked: Asked) -> Any:
@@ -103,11 +100,8 @@ def checkpoint_gantt(driver: Driver, asked: Asked) -> Any:
     """`/jobs/:jobid/checkpoints/details/:checkpointid/gantt`. `vertexid`: of this vertex only. Raises RestError."""
     job, checkpoint = driver.checkpoint(asked)
     chosen = chosen_vertex(job, asked)
-    told = checkpoints.Gantt(job, checkpoint)
-    for vertex in job.vertices if chosen is None else [chosen]:
-        told.add(vertex)
-        give_way()
-    return told.told()
+    shown = job.vertices if chosen is None else [chosen]
+    return answer_of(checkpoints.gantt(job, checkpoint, shown), give_way)
 
 
 def job_timeline(driver: Driver, asked: Asked) -> Any:
@@ -128,10 +122,8 @@ def vertex_lanes(driver: Driver, asked: Asked) -> Any:
     sort = asked.one_of("sort", lanes.FIGURES, "busy")
     since_ms = asked.query_number("since", 0)
     with driver.job_registry.histories() as histories:
-        known = histories.lanes_of(job.job_id)
-        kept = None if known is None else known.vertices.get(vertex.facts.vertex_id)
-        end_ms = job.now_ms if job.ended_ms < 0 else job.ended_ms
-        steps = None if kept is None else kept.steps(end_ms, since_ms)
+        kept = histories.lanes_of(job.job_id).vertices.get(vertex.facts.vertex_id)
+        steps = None if kept is None else kept.steps(job.until_ms, since_ms)
     return lanes.lanes(job, vertex, steps, sort)
 
 
@@ -156,8 +148,7 @@ def vertex_table(driver: Driver, asked: Asked) -> Any:
     order = asked.one_of("order", _ORDERS, "asc")
     offset, limit = asked.query_number("offset", 0), asked.query_number("limit", table.LIMIT)
     with driver.job_registry.histories() as histories:
-        known = histories.lanes_of(job.job_id)
-        before = None if known is None else known.before(vertex.facts.vertex_id)
+        before = histories.lanes_of(job.job_id).before(vertex.facts.vertex_id)
     found = table.Table(job, vertex, before, _states(asked))
     for _ in found.measure():
         give_way()
@@ -166,13 +157,11 @@ def vertex_table(driver: Driver, asked: Asked) -> Any:
 
 def _states(asked: Asked) -> frozenset[ExecutionState]:
     """Raises RestError: one of them is no state."""
-    given = asked.query.get("state") or ""
     try:
-        return frozenset(ExecutionState(one.strip().upper()) for one in given.split(",") if one)
+        return frozenset(ExecutionState(one.upper()) for one in asked.parts("state"))
     except ValueError:
-        raise RestError(
-            400, f"state is {given!r}, expected some of {', '.join(ExecutionState)}."
-        ) from None
+        text = f"state is {asked.query['state']!r}, expected some of {', '.join(ExecutionState)}."
+        raise RestError(400, text) from None
 
 
 def _latest(driver: Driver, job: JobSnapshot, vertex: VertexSnapshot) -> Row | None:
@@ -195,12 +184,8 @@ def taskmanagers_health(driver: Driver, asked: Asked) -> Any:
         def values(taskmanager: str) -> Mapping[str, str]:
             return store.values(TaskManagerScope(taskmanager), health.FIGURES.values())
 
-        found = health.Health(now.now_ms, health.Chosen(sort, order == "desc", page, name), values)
-        for job in now.jobs:
-            found.add(job)
-        told = found.told()
-    give_way()
-    return told
+        chosen = health.Chosen(sort, order == "desc", page, name)
+        return health.health(now.jobs, now.now_ms, chosen, values)
 
 
 def vertex_pressure(driver: Driver, asked: Asked) -> Any:

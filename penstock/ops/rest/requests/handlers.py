@@ -30,7 +30,6 @@ from penstock.ops.jobs.views import (
     taskmanagers,
     vertices,
 )
-from penstock.ops.jobs.views.cluster import environment
 from penstock.ops.jobs.views.taskmanagers import present
 from penstock.ops.metrics.entities import TaskManagerScope
 from penstock.ops.registry.job_registry import JobRegistry
@@ -50,22 +49,19 @@ class Driver:
     def now(self) -> DriverSnapshot:
         return self.job_registry.snapshot()
 
-    def job(self, asked: Asked) -> JobSnapshot:
+    def job(self, asked: Asked, name: str = "jobid") -> JobSnapshot:
         """Raises RestError: the id is no id, or of no job."""
-        job_id = asked.hex_id("jobid")
+        job_id = asked.hex_id(name)
         job = self.job_registry.job(job_id)
         if job is None:
-            raise RestError(404, f"Job {job_id} not found")
+            what = "Job" if name == "jobid" else "Application"
+            raise RestError(404, f"{what} {job_id} not found")
         return job
 
     def vertex(self, asked: Asked) -> tuple[JobSnapshot, VertexSnapshot]:
         """Raises RestError."""
         job = self.job(asked)
-        vertex_id = asked.hex_id("vertexid")
-        vertex = job.vertex(vertex_id)
-        if vertex is None:
-            raise RestError(404, f"JobVertex {vertex_id} not found")
-        return job, vertex
+        return job, vertex_in(job, asked.hex_id("vertexid"))
 
     def subtask(self, asked: Asked) -> tuple[JobSnapshot, VertexSnapshot, int]:
         """Raises RestError."""
@@ -78,10 +74,17 @@ class Driver:
     def taskmanager(self, asked: Asked) -> str:
         """Raises RestError: it is not there; with Flink's status."""
         name = asked.path["taskmanagerid"]
-        names = {taskmanager_name(job.job_id, one.resource_id) for job, one in present(self.now())}
-        if name not in names:
+        if name not in self.taskmanagers():
             raise RestError(500, "Internal server error.", f"TaskManager {name} not found")
         return name
+
+    def taskmanagers(self) -> list[str]:
+        """Return the ids of all TaskManagers that are there."""
+        return [
+            taskmanager_name(job.job_id, one.resource_id)
+            for job in self.now().jobs
+            for one in present(job)
+        ]
 
     def checkpoint(self, asked: Asked) -> tuple[JobSnapshot, CheckpointSnapshot]:
         """Raises RestError."""
@@ -94,13 +97,12 @@ class Driver:
             )
         return job, found
 
-    def application(self, asked: Asked) -> JobSnapshot:
-        """Raises RestError: the id is no id, or of no job."""
-        application_id = asked.hex_id("applicationid")
-        job = self.job_registry.job(application_id)
-        if job is None:
-            raise RestError(404, f"Application {application_id} not found")
-        return job
+    def checkpointing(self, asked: Asked) -> tuple[JobSnapshot]:
+        """Raises RestError: no such job, or it takes no checkpoints at all."""
+        job = self.job(asked)
+        if job.facts.checkpoints is None:
+            raise RestError(404, checkpoints.not_enabled(job))
+        return (job,)
 
     def rescales(self, asked: Asked) -> tuple[JobSnapshot, Rescales]:
         """Raises RestError: no such job, or nobody has asked to rescale it."""
@@ -110,15 +112,18 @@ class Driver:
         return job, job.rescales
 
 
-def chosen_vertex(job: JobSnapshot, asked: Asked) -> VertexSnapshot | None:
-    """Return the vertex of the query; None: it names none. Raises RestError: there is no such vertex."""
-    vertex_id = asked.query.get("vertexid")
-    if not vertex_id:
-        return None
+def vertex_in(job: JobSnapshot, vertex_id: str) -> VertexSnapshot:
+    """Raises RestError: there is no such vertex."""
     vertex = job.vertex(vertex_id.lower())
     if vertex is None:
         raise RestError(404, f"JobVertex {vertex_id} not found")
     return vertex
+
+
+def chosen_vertex(job: JobSnapshot, asked: Asked) -> VertexSnapshot | None:
+    """Return the vertex of the query; None: it names none. Raises RestError: there is no such vertex."""
+    vertex_id = asked.query.get("vertexid")
+    return vertex_in(job, vertex_id) if vertex_id else None
 
 
 def chosen_subtask(vertex: VertexSnapshot, asked: Asked) -> int | None:
@@ -197,11 +202,6 @@ def job_result(driver: Driver, asked: Asked) -> Any:
     return {"status": {"id": "COMPLETED"}, "job-execution-result": result}
 
 
-def job_environment(driver: Driver, asked: Asked) -> Any:
-    driver.job(asked)
-    return environment()
-
-
 def job_log_url(driver: Driver, asked: Asked) -> Any:
     driver.job(asked)
     return {"url": f"{driver.address}/#/driver/log"}
@@ -226,23 +226,6 @@ def _attempt(asked: Asked, told: Any) -> Any:
     if told is None:
         raise RestError(404, f"Invalid attempt num {asked.path['attempt']}")
     return told
-
-
-def checkpoints_overview(driver: Driver, asked: Asked) -> Any:
-    checkpoints_config(driver, asked)
-    return checkpoints.overview(driver.job(asked))
-
-
-def checkpoints_config(driver: Driver, asked: Asked) -> Any:
-    job = driver.job(asked)
-    told = checkpoints.config(job)
-    if told is None:
-        raise RestError(404, checkpoints.not_enabled(job))
-    return told
-
-
-def checkpoint_details(driver: Driver, asked: Asked) -> Any:
-    return checkpoints.statistics(driver.checkpoint(asked)[1], has_tasks=True)
 
 
 def checkpoint_subtasks(driver: Driver, asked: Asked) -> Any:

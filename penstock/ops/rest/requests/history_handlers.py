@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.engine.hosting.os.clock import give_way
-from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
 from penstock.ops.jobs.views import history
 from penstock.ops.metrics.history_rings import COARSE, FIGURES, FINE, Resolution
 from penstock.ops.rest.answers import Asked, RestError
-from penstock.ops.rest.requests.handlers import Driver
+from penstock.ops.rest.requests.handlers import Driver, vertex_in
 
 _LAST: Final = 60
 """So many of the newest times are told of all vertices of a job, unless a time is given."""
@@ -27,29 +26,16 @@ def vertex(driver: Driver, asked: Asked) -> Any:
 def job(driver: Driver, asked: Asked) -> Any:
     """All vertices of a job, or those of these ids, with few figures. Raises RestError."""
     found = driver.job(asked)
-    vertices = _vertices(found, asked)
+    chosen = [vertex_in(found, name) for name in asked.parts("vertices")]
     resolution, names = _resolution(asked), _names(asked, history.OF_A_JOB)
     newest_ms = found.now_ms - _LAST * resolution.step_ms
     since_ms = asked.query_number("since", newest_ms)
     told = []
-    for one in vertices:
+    for one in chosen or found.vertices:
         rows = driver.job_registry.figures(found, one, resolution, since_ms)
         told.append(history.of_vertex(one, rows, names))
         give_way()
     return history.history(found.now_ms, resolution, {"vertices": told})
-
-
-def _vertices(job: JobSnapshot, asked: Asked) -> Sequence[VertexSnapshot]:
-    given = asked.query.get("vertices")
-    if not given:
-        return job.vertices
-    found = []
-    for name in given.split(","):
-        vertex = job.vertex(name.strip().lower())
-        if vertex is None:
-            raise RestError(404, f"JobVertex {name.strip()} not found")
-        found.append(vertex)
-    return found
 
 
 def _resolution(asked: Asked) -> Resolution:
@@ -61,13 +47,10 @@ def _resolution(asked: Asked) -> Resolution:
 
 
 def _names(asked: Asked, usual: Sequence[str]) -> Sequence[str]:
-    given = asked.query.get("get")
-    if not given:
-        return usual
-    names = [name.strip() for name in given.split(",")]
+    names = asked.parts("get")
     unknown = [name for name in names if name not in FIGURES]
     if unknown:
         raise RestError(
             400, f"get has {', '.join(unknown)}, expected some of {', '.join(FIGURES)}."
         )
-    return names
+    return names or usual

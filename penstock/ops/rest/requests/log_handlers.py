@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -47,39 +47,50 @@ _SPAN: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _Reader = Callable[[ReadLog], LogPiece]
 
 
-def jobmanager_logs(_driver: Driver, _asked: Asked) -> Any:
-    return _list(log_folder().list())
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """The driver, or a TaskManager, and what can be asked of it."""
+
+    name: str
+    read: _Reader
+    files: Callable[[], LogList]
+    threads: Callable[[], ThreadDump]
 
 
-def jobmanager_log(_driver: Driver, asked: Asked) -> Answer:
-    name = asked.path.get("filename", "")
-    return _file(log_folder().read, ReadLog(name), "JobManager", asked.span)
+def _process(driver: Driver, asked: Asked) -> _Process:
+    """Return the one that the path is about. Raises RestError: there is no such TaskManager, and there was none."""
+    if "taskmanagerid" not in asked.path:
+        folder, depth = log_folder(), driver.settings.get(StackOptions.DUMP_DEPTH)
+        return _Process("JobManager", folder.read, folder.list, lambda: dump_threads(depth))
+    handle, name = _taskmanager(driver, asked)
+    return _Process(
+        "TaskManager",
+        lambda question: _answered(handle.read_log(name, question)),
+        lambda: _answered(handle.log_files(name)),
+        lambda: _answered(handle.thread_dump(name)),
+    )
 
 
-def jobmanager_stdout(_driver: Driver, asked: Asked) -> Answer:
-    return _file(log_folder().read, ReadLog(is_stdout=True), "JobManager", asked.span)
+def logs(driver: Driver, asked: Asked) -> Any:
+    found = _process(driver, asked).files().files
+    return {"logs": [{"name": one.name, "size": one.size, "mtime": one.mtime_ms} for one in found]}
 
 
-def jobmanager_threads(driver: Driver, _asked: Asked) -> Any:
-    return _threads(dump_threads(driver.settings.get(StackOptions.DUMP_DEPTH)))
+def log(driver: Driver, asked: Asked) -> Answer:
+    return _file(_process(driver, asked), ReadLog(asked.path.get("filename", "")), asked.span)
 
 
-def taskmanager_logs(driver: Driver, asked: Asked) -> Any:
-    handle, resource_id = _taskmanager(driver, asked)
-    return _list(_answered(handle.log_files(resource_id)))
+def stdout(driver: Driver, asked: Asked) -> Answer:
+    return _file(_process(driver, asked), ReadLog(is_stdout=True), asked.span)
 
 
-def taskmanager_log(driver: Driver, asked: Asked) -> Answer:
-    return _taskmanager_file(driver, asked, ReadLog(asked.path.get("filename", "")))
-
-
-def taskmanager_stdout(driver: Driver, asked: Asked) -> Answer:
-    return _taskmanager_file(driver, asked, ReadLog(is_stdout=True))
-
-
-def taskmanager_threads(driver: Driver, asked: Asked) -> Any:
-    handle, resource_id = _taskmanager(driver, asked)
-    return _threads(_answered(handle.thread_dump(resource_id)))
+def threads(driver: Driver, asked: Asked) -> Any:
+    found = _process(driver, asked).threads().threads
+    return {
+        "threadInfos": [
+            {"threadName": one.name, "stringifiedThreadInfo": one.text} for one in found
+        ]
+    }
 
 
 def flame_graph(driver: Driver, asked: Asked) -> Any:
@@ -114,17 +125,7 @@ def _taskmanager(driver: Driver, asked: Asked) -> tuple[JobHandle, ResourceId]:
     raise RestError(500, "Internal server error.", f"TaskManager {name} not found")
 
 
-def _taskmanager_file(driver: Driver, asked: Asked, wanted: ReadLog) -> Answer:
-    handle, resource_id = _taskmanager(driver, asked)
-    return _file(
-        lambda question: _answered(handle.read_log(resource_id, question)),
-        wanted,
-        "TaskManager",
-        asked.span,
-    )
-
-
-def _file(read: _Reader, wanted: ReadLog, whose: str, asked_span: str) -> Answer:
+def _file(process: _Process, wanted: ReadLog, asked_span: str) -> Answer:
     """A file, or the part of it that the request asks for, piece by piece. The first piece is read at once, because it may not be there.
 
     Flink gives whole files only. Source of parts: RFC 9110, range requests.
@@ -132,9 +133,11 @@ def _file(read: _Reader, wanted: ReadLog, whose: str, asked_span: str) -> Answer
     span = _span(asked_span)
     begin, end = span or (0, None)
     try:
-        first = read(replace(wanted, offset=begin))
+        first = process.read(replace(wanted, offset=begin))
     except (NoSuchLog, OSError) as error:
-        raise RestError(404, f"This file does not exist in {whose} log dir.", str(error)) from None
+        raise RestError(
+            404, f"This file does not exist in {process.name} log dir.", str(error)
+        ) from None
     size = first.file.size
     headers = {
         "Accept-Ranges": "bytes",
@@ -148,7 +151,7 @@ def _file(read: _Reader, wanted: ReadLog, whose: str, asked_span: str) -> Answer
     if span:
         headers["Content-Range"] = f"bytes {first.offset}-{end - 1}/{size}"
     data = first.data[: max(0, end - first.offset)]
-    pieces = itertools.chain([data], _further(read, wanted, first.offset + len(data), end))
+    pieces = itertools.chain([data], _further(process.read, wanted, first.offset + len(data), end))
     return Answer(pieces, 206 if span else 200, TEXT, headers)
 
 
@@ -181,17 +184,3 @@ def _answered(future: Future[T]) -> T:
         return future.result()
     except NoAnswer as error:
         raise RestError(500, "Internal server error.", str(error)) from None
-
-
-def _list(found: LogList) -> dict[str, Any]:
-    return {
-        "logs": [{"name": one.name, "size": one.size, "mtime": one.mtime_ms} for one in found.files]
-    }
-
-
-def _threads(dump: ThreadDump) -> dict[str, Any]:
-    return {
-        "threadInfos": [
-            {"threadName": one.name, "stringifiedThreadInfo": one.text} for one in dump.threads
-        ]
-    }

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from penstock.engine.model.ids import taskmanager_name
 from penstock.ops.jobs.views.rows import Rows
-from penstock.ops.jobs.views.taskmanagers import present
 from penstock.ops.metrics.entities import (
     CoordinatorScope,
     JobManagerScope,
@@ -25,82 +23,76 @@ from penstock.ops.rest.requests.handlers import Driver
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-def jobmanager(driver: Driver, asked: Asked) -> Any:
-    return _values(driver, asked, JobManagerScope())
+def _of(scope_of: Callable[[Driver, Asked], Scope]) -> Callable[[Driver, Asked], Any]:
+    """Return the view of one entity's metrics: their ids, or the values of those that are named."""
+
+    def view(driver: Driver, asked: Asked) -> Any:
+        scope, names = scope_of(driver, asked), asked.parts("get")
+        with driver.job_registry.metrics() as store:
+            if not names:
+                return Rows(store.ids(scope), _id)
+            found = store.values(scope, names)
+        return [{"id": one, "value": value} for one, value in found.items()]
+
+    return view
 
 
-def taskmanager(driver: Driver, asked: Asked) -> Any:
-    return _values(driver, asked, TaskManagerScope(driver.taskmanager(asked)))
-
-
-def job(driver: Driver, asked: Asked) -> Any:
-    return _values(driver, asked, JobScope(driver.job(asked).job_id))
-
-
-def vertex(driver: Driver, asked: Asked) -> Any:
+def _place(driver: Driver, asked: Asked) -> tuple[str, str]:
     found, of = driver.vertex(asked)
-    return _values(driver, asked, VertexScope(found.job_id, of.facts.vertex_id))
+    return found.job_id, of.facts.vertex_id
 
 
-def coordinators(driver: Driver, asked: Asked) -> Any:
-    found, of = driver.vertex(asked)
-    return _values(driver, asked, CoordinatorScope(found.job_id, of.facts.vertex_id))
-
-
-def subtask(driver: Driver, asked: Asked) -> Any:
-    found, of, index = driver.subtask(asked)
-    return _values(driver, asked, SubtaskScope(found.job_id, of.facts.vertex_id, index))
+jobmanager: Final = _of(lambda *_: JobManagerScope())
+taskmanager: Final = _of(lambda driver, asked: TaskManagerScope(driver.taskmanager(asked)))
+job: Final = _of(lambda driver, asked: JobScope(driver.job(asked).job_id))
+vertex: Final = _of(lambda driver, asked: VertexScope(*_place(driver, asked)))
+coordinators: Final = _of(lambda driver, asked: CoordinatorScope(*_place(driver, asked)))
+subtask: Final = _of(
+    lambda driver, asked: SubtaskScope(*_place(driver, asked), driver.subtask(asked)[2])
+)
 
 
 def all_jobs(driver: Driver, asked: Asked) -> Any:
     """`/jobs/metrics`. `jobs`: only these."""
-    chosen = asked.query.get("jobs")
     known = [one.job_id for one in driver.now().jobs]
-    wanted = known if not chosen else [one for one in chosen.split(",") if one in known]
-    return _aggregates(driver, asked, [JobScope(one) for one in wanted])
+    return _aggregates(driver, asked, [JobScope(one) for one in _chosen(asked, "jobs", known)])
 
 
 def all_subtasks(driver: Driver, asked: Asked) -> Any:
     """`/jobs/:jobid/vertices/:vertexid/subtasks/metrics`. `subtasks`: only these, for example 1,3-5."""
     found, of = driver.vertex(asked)
-    chosen = asked.query.get("subtasks")
     known = range(len(of.attempts))
-    wanted = known if not chosen else [one for one in _indices(chosen) if one in known]
-    vertex_id = of.facts.vertex_id
-    scopes = [SubtaskScope(found.job_id, vertex_id, one) for one in wanted]
+    chosen = asked.parts("subtasks")
+    wanted = [one for one in _indices(chosen) if one in known] if chosen else known
+    scopes = [SubtaskScope(found.job_id, of.facts.vertex_id, one) for one in wanted]
     return _aggregates(driver, asked, scopes)
 
 
 def all_taskmanagers(driver: Driver, asked: Asked) -> Any:
     """`/taskmanagers/metrics`. `taskmanagers`: only these."""
-    chosen = asked.query.get("taskmanagers")
-    known = [taskmanager_name(job.job_id, one.resource_id) for job, one in present(driver.now())]
-    wanted = known if not chosen else [one for one in chosen.split(",") if one in known]
+    wanted = _chosen(asked, "taskmanagers", driver.taskmanagers())
     return _aggregates(driver, asked, [TaskManagerScope(one) for one in wanted])
 
 
-def _indices(text: str) -> Iterator[int]:
+def _chosen(asked: Asked, name: str, known: Sequence[str]) -> Sequence[str]:
+    """Return those of the query that there are; all, if it names none."""
+    chosen = asked.parts(name)
+    return [one for one in chosen if one in known] if chosen else known
+
+
+def _indices(parts: Sequence[str]) -> Iterator[int]:
     """What is no number in the list is ignored, as Flink does."""
-    for part in text.split(","):
-        found = _RANGE.fullmatch(part.strip())
+    for part in parts:
+        found = _RANGE.fullmatch(part)
         if found is not None:
             first = int(found[1])
             yield from range(first, int(found[2] or first) + 1)
 
 
-def _values(driver: Driver, asked: Asked, scope: Scope) -> Any:
-    names = _names(asked)
-    with driver.job_registry.metrics() as store:
-        if names is None:
-            return Rows(store.ids(scope), _id)
-        found = store.values(scope, names)
-    return [{"id": one, "value": value} for one, value in found.items()]
-
-
 def _aggregates(driver: Driver, asked: Asked, scopes: Sequence[Scope]) -> Any:
-    names, wanted = _names(asked), _aggregations(asked)
+    names, wanted = asked.parts("get"), _aggregations(asked)
     with driver.job_registry.metrics() as store:
-        if names is None:
+        if not names:
             return Rows(store.ids_of(scopes), _id)
         found = store.aggregate(scopes, names, wanted)
     return [_told(one.id, one.numbers) for one in found]
@@ -114,17 +106,8 @@ def _told(name: str, numbers: Any) -> dict[str, Any]:
     return {"id": name, **{str(kind): float(number) for kind, number in numbers.items()}}
 
 
-def _names(asked: Asked) -> list[str] | None:
-    """None: the ids are asked for, not values."""
-    given = asked.query.get("get")
-    return None if not given else [one for one in given.split(",") if one]
-
-
 def _aggregations(asked: Asked) -> frozenset[Aggregation]:
-    given = asked.query.get("agg")
-    if not given:
-        return ALL
     try:
-        return frozenset(Aggregation(one.strip().lower()) for one in given.split(","))
+        return frozenset(Aggregation(one.lower()) for one in asked.parts("agg")) or ALL
     except ValueError:
-        raise bad_parameter("query", "agg", given) from None
+        raise bad_parameter("query", "agg", asked.query["agg"]) from None

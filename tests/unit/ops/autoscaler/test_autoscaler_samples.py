@@ -4,8 +4,8 @@ from penstock.engine.model.ids import ResourceId, VertexId
 from penstock.engine.model.job_events import TaskManagerLost
 from penstock.engine.model.messages import RegisterTaskManager, TaskIo
 from penstock.engine.model.states import ExecutionState
-from penstock.ops.autoscaler.autoscaling import _sample, memory_of, room_of, topology_of
-from penstock.ops.autoscaler.rules.samples import ClusterRoom, MemorySample, VertexSample
+from penstock.ops.autoscaler.autoscaling import _sample, memory_of, room_of
+from penstock.ops.autoscaler.rules.samples import ClusterRoom, MemorySample, Topology, VertexSample
 from penstock.ops.jobs.snapshots import AttemptSnapshot, InputFacts, VertexFacts, VertexSnapshot
 from tests.tools.observation.job_records import ToldJob
 
@@ -63,7 +63,7 @@ def test_a_vertex_that_has_not_reported_is_left_out_and_a_finished_one_is_told()
 
 
 def test_the_topology_knows_hash_inputs_and_sharing_groups():
-    found = topology_of([SOURCE, COUNT])
+    found = Topology([SOURCE, COUNT])
     assert found.is_source(SOURCE.vertex_id)
     assert found.is_keyed(COUNT.vertex_id)
     assert found.slots({SOURCE.vertex_id: 2, COUNT.vertex_id: 3}) == 5

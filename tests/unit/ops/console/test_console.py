@@ -15,6 +15,7 @@ from penstock.engine.model.messages import (
 )
 from penstock.engine.model.states import JobStatus
 from penstock.ops.console.console import Console
+from tests.tools.observation.job_records import ToldJob
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def said(capfd):
     """What a console says that `act` is given."""
 
     def run(act):
-        console = Console(Settings({"penstock.console.progress": "false"}))
+        console = Console(Settings({"penstock.console.progress": "false"}), ToldJob().now_it_is)
         act(console)
         console.observe(JobEnded(JobStatus.FINISHED, None))
         return capfd.readouterr().err

@@ -6,15 +6,12 @@ import re
 import pytest
 from rich.console import Console
 
-from penstock.engine.model.checkpoints import CheckpointMetrics, CheckpointType
-from penstock.engine.model.ids import VertexId
-from penstock.engine.model.messages import CheckpointEnded, VertexProgress
-from penstock.engine.model.states import ExecutionState, JobStatus
+from penstock.engine.model.messages import CheckpointFailureReason
 from penstock.ops.console.live_view import JobTable
-from penstock.ops.console.progress import CheckpointNews, Moment, Rates, line_of, snapshot_of
+from penstock.ops.console.progress import Rates, line_of, snapshot_of
+from tests.tools.observation.job_records import BEGAN, SINK, SOURCE, ToldJob, attempt
 
 FIGURES = ["in/s", "out/s", "busy", "back-pressured", "watermark lag"]
-SOURCE, SINK = VertexId("source"), VertexId("sink")
 
 
 def test_a_rate_is_of_the_last_seconds():
@@ -38,49 +35,46 @@ def test_a_vertex_may_come_later():
     assert rates.update(2.0, {SOURCE: (0, 10), SINK: (8, 0)}) == {SOURCE: (0, 5), SINK: (4, 0)}
 
 
-def ended(kind=CheckpointType.CHECKPOINT, location="there"):
-    return CheckpointEnded(7, kind, 1_000, 3 << 20, CheckpointMetrics(), location)
-
-
 def test_the_newest_completed_checkpoint_is_told_with_its_age():
-    news = CheckpointNews()
-    assert news.told(Moment(1.0, 0), 0) == ""
-    assert news.told(Moment(1.0, 0), 1) == "checkpoint under way"
-    news.ended(ended(location=None), Moment(5.0, 0), 2_500)
-    assert news.told(Moment(5.0, 0), 0) == ""
-    news.ended(ended(), Moment(5.0, 0), 2_500)
-    assert news.told(Moment(65.0, 0), 0) == "checkpoint 7 took 1.5 s (3.0 MiB) 1 min ago"
-    for checkpoint_id, now_ms in ((6, 1_010), (7, 1_005), (7, 1_040)):
-        news.acknowledged(checkpoint_id, now_ms)
-    news.ended(ended(CheckpointType.SAVEPOINT), Moment(70.0, 0), 1_900)
-    told = news.told(Moment(70.0, 0), 2)
-    assert told == "savepoint 7 took 40 ms (3.0 MiB) 0 ms ago, 2 checkpoints under way"
+    job = ToldJob().status("RUNNING").runs()
+    assert job_snapshot(job).checkpoint == ""
+    job.triggers(6)
+    assert job_snapshot(job).checkpoint == "checkpoint under way"
+    job.ends(6, location=None, reason=CheckpointFailureReason.IO_EXCEPTION)
+    assert job_snapshot(job).checkpoint == ""
+    job.triggers(7).acknowledges(7, attempt(SOURCE), 1_500).ends(7)
+    job.now_it_is(60_000)
+    assert job_snapshot(job).checkpoint == "checkpoint 7 took 1.5 s (0 B) 1 min ago"
+    job.triggers(8, "SAVEPOINT").acknowledges(8, attempt(SOURCE), 40).ends(8, "SAVEPOINT")
+    job.triggers(9).triggers(10)
+    told = job_snapshot(job).checkpoint
+    assert told == "savepoint 8 took 40 ms (0 B) 0 ms ago, 2 checkpoints under way"
 
 
-def progress(vertex_id, name, **more):
-    states = {ExecutionState.RUNNING: 2, ExecutionState.FINISHED: 0}
-    figures = {"records_in": 0, "records_out": 0} | more
-    return VertexProgress(vertex_id, name, 2, states, **figures)
+def job_snapshot(told):
+    return snapshot_of(told.now_it_is(), Rates(5.0))
 
 
-def snapshot(status=JobStatus.RUNNING):
-    vertices = [
-        progress(SOURCE, "Source: numbers", records_out=3_000, busy_ms_per_s=950.0),
-        progress(
-            SINK, "Reduce -> Sink: Print", records_in=2_000,
-            backpressured_ms_per_s=250.0, watermark_ms=1_000_000,
-        ),
-    ]  # fmt: skip
-    moment = Moment(2.0, 1_012_000)
-    return snapshot_of(("word count", status), vertices, Rates(5.0), moment, "checkpoint under way")
+def snapshot():
+    told = ToldJob().status("RUNNING").runs()
+    lag_ms = 12_000
+    told.has(attempt(SOURCE, 0), records_out=2_000, busy_ms_per_s=950.0)
+    told.has(attempt(SOURCE, 1), records_out=1_000)
+    for subtask in (0, 1):
+        told.has(
+            attempt(SINK, subtask), records_in=1_000,
+            backpressured_ms_per_s=250.0 * subtask, watermark_ms=BEGAN + 2_000 - lag_ms,
+        )  # fmt: skip
+    told.triggers(1)
+    return snapshot_of(told.now_it_is(2_000 - (told.now - BEGAN)), Rates(5.0))
 
 
 def test_a_line_tells_all_that_is_known():
     assert line_of(snapshot()) == (
-        "job 'word count': 2 s, RUNNING, 2,500 records/s, checkpoint under way | "
-        "Source: numbers: 2 RUNNING, in 0 (0/s), out 3,000 (1,500/s), "
+        "job 'job': 2 s, RUNNING, 2,500 records/s, checkpoint under way | "
+        "Source: Numbers -> Map: 2 RUNNING, in 0 (0/s), out 3,000 (1,500/s), "
         "busy 95%, back-pressured 0% | "
-        "Reduce -> Sink: Print: 2 RUNNING, in 2,000 (1,000/s), out 0 (0/s), "
+        "Reduce -> Sink: <out>: 2 RUNNING, in 2,000 (1,000/s), out 0 (0/s), "
         "busy 0%, back-pressured 25%, watermark lag 12.0 s"
     )
 
@@ -98,11 +92,11 @@ def words(line):
 
 def test_a_wide_table_has_all_columns():
     head, titles, source, sink = lines_of(120)
-    assert head == "word count: 2 s, RUNNING, 2,500 records/s, checkpoint under way"
+    assert head == "job: 2 s, RUNNING, 2,500 records/s, checkpoint under way"
     assert words(titles) == ["vertex", "subtasks", *FIGURES]
-    assert words(source) == ["Source: numbers", "2 RUNNING", "0", "1,500", "95%", "0%", "-"]
+    assert words(source) == ["Source: Numbers -> Map", "2 RUNNING", "0", "1,500", "95%", "0%", "-"]
     figures = ["1,000", "0", "0%", "25%", "12.0 s"]
-    assert words(sink) == ["Reduce -> Sink: Print", "2 RUNNING", *figures]
+    assert words(sink) == ["Reduce -> Sink: <out>", "2 RUNNING", *figures]
 
 
 def test_a_narrow_table_has_the_columns_that_fit():

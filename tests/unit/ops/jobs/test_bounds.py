@@ -12,7 +12,8 @@ from penstock.ops.jobs.record import JobRecord
 from penstock.ops.jobs.snapshots import InputFacts
 from penstock.ops.jobs.vertex_history import JobLanes
 from penstock.ops.jobs.views import bottleneck, checkpoints, graph, lanes, timeline
-from penstock.ops.jobs.views.slots import SlotMap
+from penstock.ops.jobs.views.rows import answer_of
+from penstock.ops.jobs.views.slots import slot_map
 from penstock.ops.jobs.views.table import Table
 from penstock.ops.metrics.history_rings import FIGURES, STEPS
 from tests.tools.observation.job_records import ToldJob, attempt, facts
@@ -71,9 +72,7 @@ def test_the_graph(job):
 
 
 def test_the_slots(job):
-    slots = SlotMap([job], job.now_ms, "http://localhost:4040")
-    slots.add(job)
-    told = slots.told()
+    told = answer_of(slot_map([job], job.now_ms, "http://localhost:4040"))
     assert told["total"] == 36
     assert {slot["total"] for box in told["taskmanagers"] for slot in box["slots"]} == {300}
     assert size(told) < MOST_BYTES
@@ -87,11 +86,9 @@ def test_the_states_over_time(job):
 
 
 def test_a_checkpoint(job):
-    gantt = checkpoints.Gantt(job, job.checkpoints.latest_completed)
-    for vertex in job.vertices:
-        gantt.add(vertex)
-    assert (gantt.told()["total"], gantt.told()["shown"]) == (VERTICES * PARALLELISM, 200)
-    assert size(gantt.told()) < MOST_BYTES
+    told = answer_of(checkpoints.gantt(job, job.checkpoints.latest_completed, job.vertices))
+    assert (told["total"], told["shown"]) == (VERTICES * PARALLELISM, 200)
+    assert size(told) < MOST_BYTES
     assert size(checkpoints.strip(job)) < MOST_BYTES
 
 

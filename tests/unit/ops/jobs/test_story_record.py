@@ -62,8 +62,3 @@ def test_the_oldest_entries_are_forgotten_and_counted():
 def test_states_of_attempts_are_not_entries():
     job = ToldJob().status("RUNNING").runs().moves(attempt(), "FAILED")
     assert texts(job) == ["the job is RUNNING"]
-
-
-def test_a_snapshot_without_news_has_the_same_story():
-    job = ToldJob().status("RUNNING")
-    assert job.now_it_is().story is job.now_it_is(5).story

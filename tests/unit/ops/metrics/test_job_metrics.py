@@ -1,20 +1,12 @@
-"""Times of a job's states, and its checkpoints."""
+"""Times of a job's states."""
 
 import pytest
 
-from penstock.engine.model.checkpoints import (
-    CheckpointStatistics,
-    CheckpointSummary,
-    CheckpointType,
-    RestoredCheckpoint,
-)
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.states import JobStatus
 from penstock.ops.metrics.job_metrics import (
     JobTimes,
-    LastCheckpointData,
     StateKind,
-    checkpoint_metrics,
     state_kinds,
 )
 
@@ -80,40 +72,3 @@ def test_kinds_of_states_are_read_by_name():
         ConfigurationError, match=r"metrics.job.status.enable: expected some of STATE"
     ):
         state_kinds(["TIME"])
-
-
-def test_before_the_first_checkpoint_there_is_minus_1():
-    found = {one.name: one.value for one in checkpoint_metrics(CheckpointStatistics())}
-    assert found == {
-        "totalNumberOfCheckpoints": 0, "numberOfInProgressCheckpoints": 0,
-        "numberOfCompletedCheckpoints": 0, "numberOfFailedCheckpoints": 0,
-        "lastCompletedCheckpointId": -1, "lastCheckpointDuration": -1, "lastCheckpointSize": -1,
-        "lastCheckpointFullSize": -1, "lastCheckpointCompletedTimestamp": -1,
-        "lastCheckpointRestoreTimestamp": -1, "lastCheckpointExternalPath": "n/a",
-        "lastCheckpointMetadataSize": -1, "lastCheckpointProcessedData": -1,
-        "lastCheckpointPersistedData": -1,
-    }  # fmt: skip
-
-
-def test_savepoints_count_as_the_last_checkpoint():
-    def summary(checkpoint_id: int, kind: CheckpointType) -> CheckpointSummary:
-        return CheckpointSummary(
-            checkpoint_id, kind, 1000, 50, 200, 0, 0, 0, f"/{checkpoint_id}", None, 80
-        )
-
-    statistics = CheckpointStatistics(
-        in_progress=1, completed=2, failed=3,
-        latest_completed=summary(4, CheckpointType.CHECKPOINT),
-        latest_savepoint=summary(5, CheckpointType.SAVEPOINT),
-        latest_restored=RestoredCheckpoint(3, 900),
-    )  # fmt: skip
-    data = LastCheckpointData(metadata_bytes=7, processed_bytes=8, persisted_bytes=9)
-    found = {one.name: one.value for one in checkpoint_metrics(statistics, data)}
-    assert found["totalNumberOfCheckpoints"] == 6
-    names = ("MetadataSize", "ProcessedData", "PersistedData")
-    assert [found[f"lastCheckpoint{name}"] for name in names] == [7, 8, 9]
-    assert found["lastCompletedCheckpointId"] == 5
-    assert (found["lastCheckpointSize"], found["lastCheckpointFullSize"]) == (80, 200)
-    assert found["lastCheckpointCompletedTimestamp"] == 1050
-    assert found["lastCheckpointRestoreTimestamp"] == 900
-    assert found["lastCheckpointExternalPath"] == "/5"

@@ -21,7 +21,7 @@ def job_registry(monkeypatch):
             Measured("events", MetricType.METER, Rate(8.25, 99)),
         )
         section = Section(Component.TASKMANAGER, {}, metrics, 0, 0)
-        store.report(ReportEncoder(PROCESS).encode([section]), 1)
+        store.report(ReportEncoder(PROCESS).encode([section]))
     monkeypatch.setattr(source, "JOB_REGISTRY", made)
     yield made
     stop_reporters()

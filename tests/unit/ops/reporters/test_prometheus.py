@@ -73,7 +73,7 @@ def test_promtool_understands_every_kind_of_metric(start, job_registry):
     ]
     place = Place(Component.JM_JOB, {"host": 'h"\n\\', "job_id": "j", "job_name": "ü"})
     with job_registry.metrics() as store:
-        store.put(place, measured, 1)
+        store.put(place, measured)
     _, page = get(start(filterLabelValueCharacters="false"))
     style = "should be written in 'snake_case' not 'camelCase'"
     assert [line for line in promtool_says(page) if style not in line] == []

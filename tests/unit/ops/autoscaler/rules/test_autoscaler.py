@@ -10,8 +10,6 @@ from penstock.ops.autoscaler.rules.samples import (
     ClusterRoom,
     JobRestarted,
     MemorySample,
-    ScaledVertex,
-    Topology,
     VertexSample,
 )
 from penstock.ops.autoscaler.rules.settings import autoscaler_settings_of
@@ -27,6 +25,7 @@ from tests.tools.machines.autoscaler_bench import (
     example,
     settings_of,
 )
+from tests.tools.machines.topologies import topology_of
 
 
 def decided(**options):
@@ -203,9 +202,7 @@ def calm(sink: int = 2):
 
 def test_a_scale_down_waits_for_its_interval():
     bench = Bench(settings_of(catch__up_duration=0))
-    assert bench.autoscaler.shrinks_since_ms(SINK) is None
     assert bench.decide_all_until(FULL + MINUTE, calm()) == []
-    assert bench.autoscaler.shrinks_since_ms(SINK) == FULL
     decisions = bench.decide_all_until(FULL + HOUR, calm())
     assert [(one.time_ms, one.orders) for one in decisions] == [(FULL + HOUR, {SINK: 1})]
 
@@ -296,7 +293,7 @@ def test_a_finished_vertex_and_one_without_busy_time_are_left_out():
     assert set(bench.autoscaler.latest.vertices) == {SOURCE}
 
 
-ALONE = Topology([ScaledVertex(SOURCE, "source", 128)], [])
+ALONE = topology_of([SOURCE])
 
 
 def skewed(bench, parallelism):

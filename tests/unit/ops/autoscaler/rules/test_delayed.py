@@ -12,7 +12,6 @@ V, OTHER = VertexId("v"), VertexId("other")
 def test_it_waits_until_the_first_wish_is_an_interval_old():
     delayed = DelayedScaleDowns(100)
     assert [delayed.ask(V, now, 3) for now in (0, 50, 99, 100)] == [None, None, None, 3]
-    assert delayed.waits_since(V) == 0
 
 
 def test_the_largest_wish_of_the_last_interval_counts():
@@ -28,7 +27,6 @@ def test_forgotten_wishes_wait_anew():
     delayed.ask(V, 0, 3)
     delayed.ask(OTHER, 0, 4)
     delayed.forget(V)
-    assert delayed.waits_since(V) is None
     assert delayed.ask(V, 100, 3) is None
     assert delayed.ask(OTHER, 100, 4) == 4
     delayed.forget_all()

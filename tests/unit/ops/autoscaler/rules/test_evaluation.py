@@ -14,20 +14,17 @@ from penstock.ops.autoscaler.rules.evaluation import (
 )
 from penstock.ops.autoscaler.rules.samples import (
     JobSample,
-    ScaledEdge,
-    ScaledVertex,
-    Topology,
     VertexSample,
 )
 from penstock.ops.autoscaler.rules.settings import CapacitySettings, WindowSettings
+from tests.tools.machines.topologies import topology_of
 
 FLINK = CapacitySettings(catch_up_s=1800, restart_s=300, utilization_max=1.0, utilization_min=0.4)
 
 
 def graph(*edges):
     names = dict.fromkeys(end for edge in edges for end in edge.split(">"))
-    vertices = [ScaledVertex(VertexId(name), name, 128) for name in names]
-    return Topology(vertices, [ScaledEdge(*map(VertexId, edge.split(">"))) for edge in edges])
+    return topology_of(names, [edge.split(">") for edge in edges])
 
 
 def rates(topology, settings=FLINK, **of):

@@ -6,8 +6,8 @@ import pytest
 
 from penstock.engine.model.ids import VertexId
 from penstock.ops.autoscaler.rules.evaluation import Evaluated, Measured, align, propose
-from penstock.ops.autoscaler.rules.samples import ScaledEdge, ScaledVertex, Topology
 from penstock.ops.autoscaler.rules.settings import AlignmentMode, StepSettings
+from tests.tools.machines.topologies import topology_of
 
 V, OTHER = VertexId("v"), VertexId("other")
 FLINK = StepSettings(up_max=100_000, max_added=math.inf, is_at_most_partitions=False)
@@ -16,8 +16,7 @@ FLINK = StepSettings(up_max=100_000, max_added=math.inf, is_at_most_partitions=F
 def proposed(
     now, factor, settings=FLINK, *, partitions=None, most=128, is_hash=False, scalability=1.0
 ):
-    vertices = [ScaledVertex(V, "v", most), ScaledVertex(OTHER, "other", most)]
-    topology = Topology(vertices, [ScaledEdge(OTHER, V, True)] if is_hash else [])
+    topology = topology_of([V, OTHER], [(OTHER, V, True)] if is_hash else [], most)
     measured = Measured(now, 500, 0, 1000, 1000, partitions=partitions)
     one = Evaluated(V, measured, 1000.0, False, 0, 0, 1000.0 * factor, 0, 0)
     return propose(one, topology, settings, scalability)
@@ -60,7 +59,7 @@ def test_less_scalability_takes_more_subtasks():
 def test_a_vertex_without_records_shrinks_by_a_step():
     measured = Measured(10, 0, 0, 0, 0)
     one = Evaluated(V, measured, math.inf, False, 0, 0, 0, 0, 0)
-    assert propose(one, Topology([ScaledVertex(V, "v", 128)], []), FLINK).parallelism == 4
+    assert propose(one, topology_of([V]), FLINK).parallelism == 4
 
 
 @pytest.mark.parametrize(

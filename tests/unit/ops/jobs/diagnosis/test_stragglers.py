@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.model.messages import CheckpointFailureReason
 from penstock.ops.jobs.diagnosis.shares import all_shares
 from penstock.ops.jobs.diagnosis.stragglers import MOST_TOLD, skewed, straggler_of
@@ -132,7 +133,7 @@ def test_a_quick_phase_explains_nothing():
 
 
 def test_a_checkpoint_is_slow_when_the_next_one_should_begin():
-    facts = {"checkpoints": CheckpointFacts(interval_ms=3000)}
+    facts = {"checkpoints": CheckpointFacts(CheckpointSettings(interval_ms=3000))}
     assert not of(job(**facts), 2_990).is_slow
     assert of(job(**facts), 3_000).is_slow
     assert not of(job(checkpoints=CheckpointFacts()), 9_990).is_slow

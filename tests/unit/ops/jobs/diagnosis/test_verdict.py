@@ -5,7 +5,7 @@ import pytest
 from penstock.engine.model.graph.job_graph import JobType
 from penstock.ops.jobs.diagnosis.history import Since
 from penstock.ops.jobs.diagnosis.verdict import verdict_on
-from penstock.ops.jobs.diagnosis.watermarks import NoFigures, Stand
+from penstock.ops.jobs.diagnosis.watermarks import Figures, Stand
 from tests.tools.observation.job_records import BEGAN, SINK, SOURCE, ToldJob, attempt
 
 BUSY = {"busy_ms_per_s": 980.0, "idle_ms_per_s": 20.0}
@@ -81,7 +81,7 @@ def test_a_job_that_keeps_up_is_healthy():
 
 
 def test_a_source_that_is_idle_while_records_wait_in_it_cannot_deliver():
-    class Pending(NoFigures):
+    class Pending(Figures):
         def pending_records(self, vertex):
             return 5000
 

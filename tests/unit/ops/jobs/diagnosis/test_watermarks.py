@@ -6,7 +6,7 @@ from penstock.engine.metrics.report_format import ReportEncoder, Section
 from penstock.engine.metrics.scopes import Component
 from penstock.engine.model.graph.job_graph import OperatorInfo
 from penstock.engine.model.metrics import Measured, MetricType
-from penstock.ops.jobs.diagnosis.watermarks import NoFigures, Stand, StoredFigures, holder_of
+from penstock.ops.jobs.diagnosis.watermarks import Figures, Stand, StoredFigures, holder_of
 from penstock.ops.jobs.snapshots import InputFacts, VertexFacts, VertexSnapshot
 from penstock.ops.metrics.store import MetricStore
 from tests.tools.observation.job_records import BEGAN, JOB, SINK, SOURCE, ToldJob, attempt
@@ -48,7 +48,7 @@ def figures():
             (gauge("Used", 30, ("Status", None), ("JVM", None), ("Memory", None), ("Heap", None)),),
         ),
     ]
-    store.report(ReportEncoder({"host": "h", "tm_id": "tm"}).encode(sections), 1)
+    store.report(ReportEncoder({"host": "h", "tm_id": "tm"}).encode(sections))
     return StoredFigures(store, JOB)
 
 
@@ -97,7 +97,7 @@ NO_WATERMARK, LAST = -(2**63), 2**63 - 1
 HOUR = 3_600_000
 
 
-class Figures(NoFigures):
+class Told(Figures):
     """`of_splits`: by subtask of the source. `out`: of all subtasks, or of each subtask of the source."""
 
     def __init__(self, of_splits=None, out=None) -> None:
@@ -126,7 +126,7 @@ def holder(source, sink, figures=None, *, stood_ms=STOOD, speed=0.0):
         vertex_id: Stand(min(watermarks), BEGAN - stood_ms, speed)
         for vertex_id, watermarks in ((SOURCE, source), (SINK, sink))
     }
-    return holder_of(told.now_it_is(), stands, figures or NoFigures())
+    return holder_of(told.now_it_is(), stands, figures or Figures())
 
 
 def test_a_subtask_far_behind_the_others_holds_the_watermark():
@@ -147,7 +147,7 @@ def test_a_subtask_that_has_sent_none_yet_holds_the_watermark():
 
 
 def test_the_split_is_named_among_those_of_the_subtask():
-    figures = Figures({1: {"queue-3": NO_WATERMARK, "queue-1": HOUR}})
+    figures = Told({1: {"queue-3": NO_WATERMARK, "queue-1": HOUR}})
     found = holder((5, NO_WATERMARK), (NO_WATERMARK,) * 2, figures)
     assert found.split == "queue-3"
     assert found.sentence(BEGAN) == (
@@ -157,15 +157,15 @@ def test_the_split_is_named_among_those_of_the_subtask():
 
 
 def test_a_split_holds_the_watermark_of_the_only_subtask():
-    figures = Figures({0: {"queue-3": 20, "queue-1": HOUR}})
+    figures = Told({0: {"queue-3": 20, "queue-1": HOUR}})
     found = holder((20,), (20,), figures)
     assert (found.split, found.ahead_ms, found.is_held) == ("queue-3", HOUR - 20, True)
 
 
 def test_idle_subtasks_and_idle_splits_hold_nothing():
-    figures = Figures({1: {"idle": 10, "queue-3": HOUR}})
+    figures = Told({1: {"idle": 10, "queue-3": HOUR}})
     assert not holder((NO_WATERMARK, HOUR), (HOUR, HOUR), figures).is_held
-    figures = Figures({1: {"idle": 10, "queue-3": 20, "queue-1": HOUR}})
+    figures = Told({1: {"idle": 10, "queue-3": 20, "queue-1": HOUR}})
     assert holder((HOUR, 20), (20, 20), figures).split == "queue-3"
 
 
@@ -198,7 +198,7 @@ def test_no_watermark_anywhere_and_the_last_one_hold_nothing(watermark_ms):
 
 
 def test_watermarks_that_a_later_operator_of_the_sources_chain_makes_count():
-    figures = Figures(out={0: HOUR, 1: 20})
+    figures = Told(out={0: HOUR, 1: 20})
     found = holder((NO_WATERMARK, NO_WATERMARK), (20, 20), figures)
     assert (found.vertex_id, found.subtask, found.is_held) == (SOURCE, 1, True)
     assert (found.split, found.ahead_ms) == (None, HOUR - 20)

@@ -4,7 +4,8 @@ import json
 
 from penstock.ops.jobs.checkpoint_record import MOST_BRIEFS, MOST_FAILED
 from penstock.ops.jobs.views import checkpoints
-from penstock.ops.jobs.views.checkpoints import MOST_ROWS, Gantt
+from penstock.ops.jobs.views.checkpoints import MOST_ROWS
+from penstock.ops.jobs.views.rows import answer_of
 from tests.tools.observation.job_records import BEGAN, SINK, SOURCE, ToldJob, attempt
 
 
@@ -15,10 +16,8 @@ def strip_of(job):
 
 
 def gantt_of(job, checkpoint_id, vertices=None):
-    gantt = Gantt(job, job.checkpoints.of(checkpoint_id))
-    for vertex in vertices or job.vertices:
-        gantt.add(vertex)
-    told = gantt.told()
+    wanted = vertices or job.vertices
+    told = answer_of(checkpoints.gantt(job, job.checkpoints.of(checkpoint_id), wanted))
     assert json.loads(json.dumps(told)) == told
     return told
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings
 from penstock.engine.model.graph.job_graph import JobType
 from penstock.engine.model.ids import VertexId
 from penstock.ops.jobs.record import JobRecord
@@ -262,7 +263,7 @@ def test_the_head_alone_is_that_of_the_graph():
         (ToldJob().status("RUNNING"), False, False),
         (ToldJob().status("FINISHED"), True, False),
         (ToldJob(job_type=JobType.BATCH), True, False),
-        (ToldJob(elastic=ElasticFacts(is_reactive=True)), True, False),
+        (ToldJob(elastic=ElasticFacts(AdaptiveSettings(is_reactive=True))), True, False),
     ],
 )
 def test_what_can_be_rescaled_from_the_dashboard(job, may, can):

@@ -6,16 +6,14 @@ from dataclasses import replace
 from penstock.engine.model.ids import ResourceId, taskmanager_name
 from penstock.engine.model.job_events import TaskManagerLost
 from penstock.engine.model.messages import Heartbeat, RegisterTaskManager
-from penstock.ops.jobs.views.health import MOST_LOST, OF_A_PAGE, Chosen, Health, figures_of
+from penstock.ops.jobs.views.health import MOST_LOST, OF_A_PAGE, Chosen, figures_of, health
 from tests.tools.observation.job_records import BEGAN, JOB, PLACE, ToldJob, facts
 
 TM = taskmanager_name(JOB, PLACE.resource_id)
 
 
 def told_of(snapshot, values=lambda name: {}, **chosen):
-    health = Health(snapshot.now_ms, Chosen(**chosen), values)
-    health.add(snapshot)
-    told = health.told()
+    told = health([snapshot], snapshot.now_ms, Chosen(**chosen), values)
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     return told
 

@@ -1,5 +1,6 @@
 """`/jobs/:jobid/rescales/*`. Expectations: docs/spec/elasticity.md#rescale-history."""
 
+from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings
 from penstock.engine.model.elastic import (
     Change,
     Rescale,
@@ -97,7 +98,11 @@ def test_durations_are_of_those_that_have_ended():
 
 
 def test_the_options_that_decide():
-    job, _ = told(elastic=ElasticFacts(wait_timeout_ms=None, is_reactive=True, history_size=7))
+    job, _ = told(
+        elastic=ElasticFacts(
+            AdaptiveSettings(wait_timeout_ms=None, is_reactive=True, history_size=7)
+        )
+    )
     found = rescales.config(job)
     assert found["rescaleHistoryMax"] == 7
     assert found["schedulerExecutionMode"] == "REACTIVE"

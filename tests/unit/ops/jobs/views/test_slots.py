@@ -14,7 +14,8 @@ from penstock.engine.model.ids import (
 from penstock.engine.model.job_events import SlotsMissing, TaskDeployed, TaskManagerLost
 from penstock.engine.model.messages import Heartbeat, RegisterTaskManager
 from penstock.ops.jobs.record import JobRecord
-from penstock.ops.jobs.views.slots import MOST_SLOTS, MOST_SUBTASKS, SlotMap
+from penstock.ops.jobs.views.rows import answer_of
+from penstock.ops.jobs.views.slots import MOST_SLOTS, MOST_SUBTASKS, slot_map
 from tests.tools.observation.job_records import (
     BEGAN,
     JOB,
@@ -30,10 +31,7 @@ TM = taskmanager_name(JOB, PLACE.resource_id)
 
 
 def told_of(*jobs, spark_ui=None):
-    slots = SlotMap(jobs, max(one.now_ms for one in jobs), spark_ui)
-    for job in jobs:
-        slots.add(job)
-    told = slots.told()
+    told = answer_of(slot_map(jobs, max(one.now_ms for one in jobs), spark_ui))
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     return told
 

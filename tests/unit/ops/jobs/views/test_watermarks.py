@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.ops.jobs.diagnosis.watermarks import NoFigures
+from penstock.ops.jobs.diagnosis.watermarks import Figures
 from penstock.ops.jobs.views import watermarks
 from tests.tools.observation.job_records import BEGAN, SINK, SOURCE, ToldJob, attempt
 
@@ -12,7 +12,7 @@ NONE, LAST = -(2**63), 2**63 - 1
 SOURCE_NAME = "Source: Numbers -> Map"
 
 
-class Splits(NoFigures):
+class Splits(Figures):
     def splits(self, vertex, subtask):
         return {"a": 300, "b": 100, "idle": 50} if subtask == 0 else {}
 
@@ -23,7 +23,7 @@ def answer(source, sink, figures=None):
         for subtask, watermark_ms in enumerate(marks):
             told.has(attempt(vertex_id, subtask), watermark_ms=watermark_ms)
     job = told.now_it_is()
-    vertices = [watermarks.of_vertex(job, one, figures or NoFigures()) for one in job.vertices]
+    vertices = [watermarks.of_vertex(job, one, figures or Figures()) for one in job.vertices]
     found = watermarks.watermarks(job, vertices)
     assert json.loads(json.dumps(found)) == found
     return found
@@ -75,7 +75,7 @@ def test_a_channel_whose_sender_reported_earlier_is_not_idle(speed, idle):
         for subtask, watermark_ms in enumerate(marks):
             told.has(attempt(vertex_id, subtask), watermark_ms=watermark_ms)
     job = told.now_it_is()
-    assert watermarks.of_vertex(job, job.vertices[1], NoFigures(), speed)["idle"]["count"] == idle
+    assert watermarks.of_vertex(job, job.vertices[1], Figures(), speed)["idle"]["count"] == idle
 
 
 def test_one_without_a_watermark_holds_all():
@@ -109,5 +109,5 @@ def test_a_vertex_whose_subtasks_have_ended_has_none():
     for subtask in range(2):
         told.has(attempt(SINK, subtask), watermark_ms=5).moves(attempt(SINK, subtask), "FINISHED")
     job = told.now_it_is()
-    found = watermarks.of_vertex(job, job.vertices[1], NoFigures())
+    found = watermarks.of_vertex(job, job.vertices[1], Figures())
     assert (found["subtasks"], found["why"]) == (0, "all its subtasks have ended")

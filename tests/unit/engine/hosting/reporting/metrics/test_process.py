@@ -28,7 +28,7 @@ class Clock:
 def test_the_drivers_process_is_put_into_the_store_as_the_jobmanager():
     store = MetricStore()
     place = driver_place("host")
-    store.put(place, driver_registry().measured(), 1)
+    store.put(place, driver_registry().measured())
     assert place.component is Component.JOBMANAGER
     found = store.values(JobManagerScope())
     assert 0 < int(found["Status.JVM.Memory.Heap.Used"]) < int(found["Status.JVM.Memory.Heap.Max"])

@@ -41,7 +41,7 @@ class Driver:
 
     def take(self, payload: bytes) -> None:
         self.times.append(self.now_s)
-        self.store.report(payload, int(self.now_s * 1000))
+        self.store.report(payload)
 
 
 @pytest.fixture
