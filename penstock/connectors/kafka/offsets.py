@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from penstock.engine.model.errors import ConfigurationError, ExternalError
-from penstock.engine.model.pickled_fields import set_fields
 
 # ---------------------------------------------------------------------- splits
 # Partitions of topics as splits of a source. Plain data.
@@ -41,10 +40,6 @@ class KafkaSplit:
     offset: int
     stop: int | None = None
     topic_id: str = ""
-
-    def __setstate__(self, state: Sequence[Any]) -> None:
-        """Splits in checkpoints of an earlier release have no topic id."""
-        set_fields(self, state)
 
     @property
     def is_over(self) -> bool:

@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.model.pickled_fields import set_fields
 from penstock.engine.model.row import Row
 from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.engine.model.types import (
@@ -131,10 +130,6 @@ class KeySelection:
     """The line of the program that built it, for error texts."""
     computed: ComputedKeys = field(default_factory=ComputedKeys, compare=False, repr=False)
     """Computes the keys of columns without calling the selector for each record, where it can."""
-
-    def __setstate__(self, state: Sequence[Any]) -> None:
-        """A job graph or savepoint that an earlier release wrote has fewer fields."""
-        set_fields(self, state)
 
     @property
     def columns(self) -> tuple[str, ...] | None:

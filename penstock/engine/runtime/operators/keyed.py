@@ -54,7 +54,6 @@ class KeyTaker(FunctionOperator):
     `keys`: the key selection; `selections`: those of all inputs that have keys.
     """
 
-    # Of the class, because operators that an earlier release has pickled do not have it.
     _kinds: KeyKinds | None = None
     _classes: KeyClasses | None = None
     may_get_fields: bool = False

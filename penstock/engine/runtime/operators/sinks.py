@@ -128,7 +128,7 @@ class SinkOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._context = context
-        self._figures = SinkFigures()  # Here: an operator that an earlier release pickled has none.
+        self._figures = SinkFigures()
         self._kind = context.input_types[0] if context.input_types else None
         writer_context = WriterContext(
             subtask=context.subtask,

@@ -174,10 +174,6 @@ class SourceOperator(Operator):
         self._due_ms: dict[str, int] = {}
         self._in_hand = InHand()
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Programs that a former version has packed know nothing of what is in hand."""
-        self.__dict__.update({"_in_hand": InHand()} | state)
-
     @property
     def handles_poison(self) -> bool:
         return True

@@ -5,7 +5,7 @@
 Encodings: A: Arrow IPC stream of one column (numbers, text, bytes, bool, None). U: tuples of one length, a column per
 item. R: Rows of one shape, as U. T: Arrow tables. B: a pickle of other values without objects of users' classes, so
 that reading it runs no code but that of the few classes named here. P: any other pickle, which only the caller's
-`loads` reads; earlier releases wrote it in place of B too.
+`loads` reads.
 
 State is written as B where it can be, and is marked. A pickle that claims to be plain and names anything else was
 altered: it is refused before anything of it runs. Whoever can write a file can also change its mark, so this does not

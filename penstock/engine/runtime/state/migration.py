@@ -16,7 +16,7 @@ from penstock.engine.model.key_types import KeyMigration
 from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.engine.model.texts.type_texts import shown_type
 from penstock.engine.model.type_changes import Convert, KeysMerge, TypeChange, type_change
-from penstock.engine.model.types import BasicType, BasicTypeInfo, TypeInformation, is_pickled
+from penstock.engine.model.types import TypeInformation, is_pickled
 from penstock.engine.runtime.codecs.convert import enforce_values
 from penstock.engine.runtime.keys.hash_arrays import key_groups
 from penstock.engine.runtime.keys.hashing import original_key, state_key, state_keys
@@ -28,7 +28,6 @@ from penstock.engine.runtime.state.snapshot import (
     refuse_restored,
 )
 
-_BASIC: Final = {str(made): made for made in map(BasicTypeInfo, BasicType)}
 _VALUE_SHOWN: Final = 200
 _MAPS: Final = frozenset({"Map", "Broadcast"})
 
@@ -52,7 +51,7 @@ class StateOwner:
 
 def change_of(restored: StateInfo, wanted: StateInfo, *, allows_double: bool) -> TypeChange:
     """What becomes of the values of a state. The kind and the time to live cannot change."""
-    former, present = declared_type(restored), declared_type(wanted)
+    former, present = restored.type_info, wanted.type_info
     if restored == wanted and (former is None or present is None):
         return TypeChange()
     is_same_kind = (restored.kind, restored.has_ttl) == (wanted.kind, wanted.has_ttl)
@@ -65,11 +64,6 @@ def records_type(input_types: tuple[Any, ...]) -> TypeInformation | None:
     """The type of the records that an operator with one input keeps; None: it is not declared."""
     only = input_types[0] if len(input_types) == 1 else None
     return None if is_pickled(only) else only
-
-
-def declared_type(info: StateInfo) -> TypeInformation | None:
-    """The type of the values; None: it is not known. An earlier release wrote only its text, which tells basic types."""
-    return info.type_info or _BASIC.get(info.type_text)
 
 
 def raw_change(

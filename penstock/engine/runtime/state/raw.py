@@ -53,9 +53,7 @@ class RawState(State):
         self._name: str = descriptor.name
         self._ttl: StateTtlConfig | None = descriptor.ttl_config
         shown, has_ttl = str(descriptor.type_info), self._ttl is not None
-        # A descriptor that an earlier release pickled notes no type of its own.
-        noted = getattr(descriptor, "stored_type", descriptor.type_info)
-        self.info = StateInfo(self.kind, shown, has_ttl, noted)
+        self.info = StateInfo(self.kind, shown, has_ttl, descriptor.stored_type)
 
     @abstractmethod
     def _raw(self) -> Any:

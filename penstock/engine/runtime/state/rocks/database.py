@@ -196,10 +196,8 @@ class Database:
 
 
 def _info_of(text: bytes) -> StateInfo:
-    """An earlier release noted no declared type."""
-    kind, shown, has_ttl, *values = json.loads(text)
-    known = [type_of_text(value) for value in values if value is not None]
-    return StateInfo(kind, shown, has_ttl, *known)
+    kind, shown, has_ttl, declared = json.loads(text)
+    return StateInfo(kind, shown, has_ttl, None if declared is None else type_of_text(declared))
 
 
 def rows_with(family: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -135,17 +135,6 @@ def test_a_selection_is_pickled_without_what_it_knows():
     assert copied.keys_of(BATCH) == keys.keys_of(BATCH)
 
 
-def test_one_with_fewer_fields_computes_its_keys():
-    keys = KeySelection(SELECTORS["computed"], None, KIND, "job.py:1")
-    fewer = object.__new__(KeySelection)
-    fewer.__setstate__(keys.__getstate__()[:4])
-    assert fewer == keys
-    assert fewer.defined_at == "job.py:1"
-    assert fewer.computed.is_on
-    assert fewer.computed is not keys.computed
-    assert fewer.keys_of(BATCH) == keys.keys_of(BATCH)
-
-
 def test_on_an_unknown_python_the_selector_is_called(monkeypatch):
     monkeypatch.setattr(plans, "READS_BYTECODE", False)
     keys = KeySelection(SELECTORS["computed"], None, KIND)
