@@ -1,6 +1,6 @@
 """Limits that some files do not keep yet, and the list of those: tests/limits.json. `python -m tests.limits` makes its numbers smaller.
 
-Counted are attributes of classes, modules of ours that a module imports, lines of code that are too long, and words that are banned. Whoever is not listed
+Counted are attributes of classes, modules of ours that a module imports, lines of code that are too long, and words that are banned, and private members that tests use. Whoever is not listed
 keeps the limit; whoever is listed may only get better, and leaves the list when it keeps the limit.
 """
 
@@ -21,6 +21,10 @@ TESTS = [name for name in PYTHON if name.startswith("tests/")]
 BENCHMARKS = [name for name in PYTHON if name.startswith("benchmarks/")]
 LISTED = Path(__file__).with_name("limits.json")
 ATTRIBUTES, IMPORTS, LINE = 15, 25, 100
+NOT_PRIVATE = {
+    *("_fields", "_asdict", "_replace", "_exit", "_getframe", "_ipython_display_", "_repr_html_"),
+    *("_active_spark_context", "_gateway", "_instantiatedSession", "_jsc", "_jvm", "_sc"),
+}
 BANNED = ("told", "tells", "tell", "behind", "beside", "so many", "goes on", "one of each")
 
 
@@ -93,11 +97,29 @@ def banned_words() -> Iterator[tuple[str, int]]:
         yield word, sum(len(re.findall(rf"\b{word}\b", text, re.IGNORECASE)) for text in texts)
 
 
+def private_members() -> Iterator[tuple[str, int]]:
+    """How often tests reach for a member whose name begins with an underscore, of another object than their own. Names that a named
+    tuple, Spark or a notebook gives are public.
+    """
+    for name in TESTS:
+        yield name, sum(map(_is_private, ast.walk(tree(name))))
+
+
+def _is_private(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Attribute) or not re.fullmatch("_[^_].*", node.attr):
+        return False
+    of = node.value
+    is_own = isinstance(of, ast.Name) and of.id in {"self", "cls"}
+    is_inherited = isinstance(of, ast.Call) and ast.unparse(of.func) == "super"
+    return not (is_own or is_inherited or node.attr in NOT_PRIVATE)
+
+
 MEASURES = {
     "banned words": (0, banned_words),
     "attributes of a class": (ATTRIBUTES, attributes_of_classes),
     "modules imported by a module": (IMPORTS, imports_of_modules),
     "long lines in a file": (0, long_lines_of_files),
+    "private members that tests use": (0, private_members),
 }
 
 
