@@ -177,7 +177,7 @@ def a_handover_that_is_given_up_begins_all_anew(stack):
     real = AdaptiveMaster.TABLE[row]
 
     def begin_all_anew(master):
-        for vertex in master.generation.execution_graph.vertices:
+        for vertex in master.generation.state.graph.vertices:
             vertex.execution = replace(vertex.execution, attempt_id=_next(vertex))
         return real(master)
 

@@ -179,32 +179,6 @@ class WorkerPool:
         idle = [one for one in self.workers.values() if one.is_idle]
         return sorted(idle, key=lambda one: (one.idle_since_ms or 0, one.number))
 
-    def check(self) -> None:
-        """Raises BrokenInvariant. For tests, after each step."""
-        with self.story:
-            hosted = [start for one in self.workers.values() for start in one.starts]
-            if len(set(map(id, hosted))) != len(hosted):
-                raise BrokenInvariant("a start is hosted twice")
-            for one in self.workers.values():
-                self._check_worker(one)
-            for start_id, start in self.starts.items():
-                is_waiting = start.worker is None
-                if is_waiting == any(start is one for one in hosted):
-                    raise BrokenInvariant(f"start {start_id} is hosted, or waits, but not both")
-                is_held = start.planned is None and bool(start.wanted.after_sized)
-                if is_waiting and not is_held and start.planned not in self.workers:
-                    raise BrokenInvariant(f"start {start_id} waits for no worker")
-
-    def _check_worker(self, one: Worker) -> None:
-        if one.free_slots < 0:
-            raise BrokenInvariant(f"worker {one.worker_id} has given more slots than it has")
-        if any(start.wanted.kind != one.kind for start in one.starts):
-            raise BrokenInvariant(f"worker {one.worker_id} hosts a TaskManager of another kind")
-        if one.is_idle != (one.idle_since_ms is not None):
-            raise BrokenInvariant(f"worker {one.worker_id}: nobody knows since when it is idle")
-        if one.state is WorkerState.STARTING and one.starts:
-            raise BrokenInvariant(f"worker {one.worker_id} hosts somebody before it has started")
-
     # ------------------------------------------------------------------ starts
 
     def _on_wanted(self, event: StartWanted) -> None:

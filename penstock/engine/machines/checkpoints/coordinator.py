@@ -12,7 +12,7 @@ request waits, so that requests held up by a slow checkpoint do not come one aft
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from penstock.engine.machines.checkpoints.coordinator_state import (
@@ -40,7 +40,6 @@ from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.engine.machines.story import Story
 from penstock.engine.model.checkpoints import CheckpointType
-from penstock.engine.model.errors import BrokenInvariant
 from penstock.engine.model.ids import AttemptId, VertexId
 from penstock.engine.model.messages.checkpoints import (
     AcknowledgeCheckpoint,
@@ -84,33 +83,6 @@ class ExpiryTimer:
         self._at_ms = None
 
 
-def check_pending(
-    pending: Mapping[int, PendingCheckpoint], next_id: int, *, is_active: bool
-) -> None:
-    """Check unfinished checkpoints, after each step in tests. Raises BrokenInvariant with the name of the check."""
-    ids = list(pending)
-    _expect("ids rise", ids == sorted(ids) and all(i < next_id for i in ids), ids)
-    storing = [p.checkpoint_id for p in pending.values() if p.phase is Phase.STORING]
-    _expect("one checkpoint is written at a time", len(storing) <= 1, storing)
-    idle = [p.checkpoint_id for p in pending.values() if p.phase is Phase.READY]
-    _expect("a whole checkpoint waits for another one only", storing or not idle, idle)
-    for checkpoint in pending.values():
-        is_whole = checkpoint.states.keys() == checkpoint.plan.running.keys()
-        is_known = checkpoint.states.keys() <= checkpoint.plan.running.keys()
-        _expect(
-            "what is written was acknowledged by all, each once",
-            is_known and is_whole != checkpoint.is_under_way,
-            checkpoint.checkpoint_id,
-        )
-        is_kept = is_active or checkpoint.phase is Phase.STORING
-        _expect("only a running job takes checkpoints", is_kept, checkpoint.checkpoint_id)
-
-
-def _expect(name: str, holds: object, what: object) -> None:
-    if not holds:
-        raise BrokenInvariant(f"'{name}' does not hold for checkpoint {what}.")
-
-
 class CheckpointCoordinator:
     """`is_active`: the job runs, so checkpoints are triggered. `store`: the completed checkpoints. `handover`: to the next
     generation.
@@ -148,11 +120,6 @@ class CheckpointCoordinator:
     def is_storing(self) -> bool:
         """Whether a checkpoint is being written. Until then it is unknown which checkpoint a restart begins with."""
         return any(pending.phase is Phase.STORING for pending in self.pending.values())
-
-    def check(self) -> None:
-        """Raises BrokenInvariant. For tests, after each step."""
-        with self.story:
-            check_pending(self.pending, self.coordinator_state.next_id, is_active=self.is_active)
 
     def settle(self, now_ms: int) -> FailureInfo | None:
         """Write and trigger what is possible now; called after each event. Returns: a failure of the job, once."""

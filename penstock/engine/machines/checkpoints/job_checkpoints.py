@@ -101,11 +101,6 @@ class JobCheckpoints:
         assert self.coordinator is not None, "a job without checkpoints cannot hand over"
         self.coordinator.hand_over(now_ms, kept)
 
-    def check(self) -> None:
-        """Raises BrokenInvariant."""
-        if self.coordinator is not None:
-            self.coordinator.check()
-
     # ------------------------------------------------------------------ events
 
     def take(self, event: CheckpointEvent) -> None:

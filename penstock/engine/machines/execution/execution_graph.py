@@ -285,10 +285,6 @@ class ExecutionGraph:
     def is_finished(self) -> bool:
         return all(job_vertex.is_finished for job_vertex in self.job_vertices)
 
-    @property
-    def are_all_terminal(self) -> bool:
-        return all(vertex.state.is_terminal for vertex in self.vertices)
-
     def mark_finished(self, vertex: ExecutionVertex) -> None:
         """Update the counters for a vertex that has just become FINISHED."""
         vertex.job_vertex.finished += 1

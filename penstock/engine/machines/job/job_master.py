@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.engine.machines.checkpoints.job_checkpoints import JobCheckpoints
 from penstock.engine.machines.checkpoints.restore import adopt_max_parallelism
 from penstock.engine.machines.execution.execution import Consequence, ExecutionEvent
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
@@ -26,11 +25,10 @@ from penstock.engine.machines.job.exception_history import ExceptionHistory
 from penstock.engine.machines.job.failure_handler import FailureHandler
 from penstock.engine.machines.job.handed_over import HandedOver, adopt_attempts
 from penstock.engine.machines.job.handover_changes import (
-    GenerationHandover,
     HandoverChanges,
     SuccessionEvent,
 )
-from penstock.engine.machines.job.job_state import JobState, JobTransitions, check_job, job_state_of
+from penstock.engine.machines.job.job_state import JobState, JobTransitions, job_state_of
 from penstock.engine.machines.job.job_views import (
     SeatsView,
     SubtaskView,
@@ -128,7 +126,7 @@ class JobMaster:
         self._lifecycle = state.lifecycle
         self._attempts = state.attempts
         self._slots = state.slots
-        self._checkpoints = state.checkpoints
+        self.checkpoints = state.checkpoints
         self._transitions = JobTransitions(state)
         self._settings = settings
         self.regions = regions.regions
@@ -142,7 +140,7 @@ class JobMaster:
             is_replaced_at_restart=leaves_restarts,
         )
         self._reports = TaskReports(state, self._transitions, self._failures, scheduling)
-        self._changes = HandoverChanges(state, self._transitions, self._failures, scheduling)
+        self.handover_view = HandoverChanges(state, self._transitions, self._failures, scheduling)
         self._is_finalizing = False
         self._idle_timer_ms: int | None = None
         self._shortage: NotEnoughResources | None = None
@@ -163,7 +161,7 @@ class JobMaster:
 
     def _step(self, event: JobEvent | SuccessionEvent) -> None:
         if isinstance(event, SuccessionEvent):
-            self._changes.take(event)
+            self.handover_view.take(event)
             self._settle()
         elif not self._lifecycle.status.is_terminal:
             self._take(event)
@@ -171,12 +169,12 @@ class JobMaster:
         elif isinstance(event, SlotsOffered):
             self._slots.reject_offers(event)
         elif isinstance(event, CheckpointStored | CheckpointNotStored):
-            self._checkpoints.take_after_end(event, self._lifecycle.status)
+            self.checkpoints.take_after_end(event, self._lifecycle.status)
 
     def _take(self, event: JobEvent) -> None:
         match event:
             case StartScheduling():
-                self._changes.start()
+                self.handover_view.start()
             case SlotsOffered():
                 self._slots.take_offers(event, is_any_welcome=self._lifecycle.is_restarting)
             case SlotFreed():
@@ -198,11 +196,11 @@ class JobMaster:
             case TimerFired():
                 self._on_timer(event.timer)
             case _:
-                self._checkpoints.take(event)
+                self.checkpoints.take(event)
 
     def _settle(self) -> None:
         """Do what follows from the event: restarts, the end of the job, new requirements."""
-        checkpoints = self._checkpoints
+        checkpoints = self.checkpoints
         failure = checkpoints.settle(self._lifecycle.status, self._event_log.now_ms)
         if failure is not None:
             self._failures.on_global_failure(failure)
@@ -250,14 +248,14 @@ class JobMaster:
 
     @property
     def kept_checkpoint(self) -> str | None:
-        coordinator = self._checkpoints.coordinator
+        coordinator = self.checkpoints.coordinator
         kept = None if coordinator is None else coordinator.store.kept
         return None if kept is None else kept.location
 
     @property
     def checkpoints_under_way(self) -> int:
         """How many checkpoints and savepoints have neither completed nor failed."""
-        return self._checkpoints.under_way
+        return self.checkpoints.under_way
 
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
         """Return (vertex name, subtask, its last report) of the current attempts."""
@@ -274,16 +272,6 @@ class JobMaster:
         return self._failures.history
 
     @property
-    def handover_view(self) -> GenerationHandover:
-        """How far the generation is on its way to the next one; read only."""
-        return self._changes
-
-    @property
-    def checkpoints(self) -> JobCheckpoints:
-        """The completed and unfinished checkpoints; read only."""
-        return self._checkpoints
-
-    @property
     def status(self) -> JobStatus:
         return self._lifecycle.status
 
@@ -292,19 +280,9 @@ class JobMaster:
         return self._graph.job_graph
 
     @property
-    def execution_graph(self) -> ExecutionGraph:
-        """The execution graph; read only."""
-        return self._graph
-
-    @property
     def failure(self) -> FailureInfo | None:
         """The root cause of the failure that the job is dealing with, or that ended it."""
         return self._lifecycle.root.failure
-
-    def check(self) -> None:
-        """Raises BrokenInvariant. For tests, after each step."""
-        with self.story:
-            check_job(self.state)
 
     # ------------------------------------------------------------------ slots
 
@@ -319,7 +297,7 @@ class JobMaster:
             self._idle_timer_ms = None
             self._slots.release_idle(self.state.results.places())
             return
-        self._checkpoints.on_timer(timer, self._event_log.now_ms)
+        self.checkpoints.on_timer(timer, self._event_log.now_ms)
         self.state.restarts.on_timer(timer)
         self._failures.on_timer(timer)
         bulk = self.state.deployer.on_timer(timer)

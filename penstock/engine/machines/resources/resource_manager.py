@@ -20,8 +20,6 @@ from penstock.engine.machines.resources.registered_taskmanagers import (
     Registered,
     SlotOfTaskManager,
     Starting,
-    check_slots,
-    check_taskmanagers,
     slots_profile,
 )
 from penstock.engine.machines.resources.resource_allocation import (
@@ -230,17 +228,6 @@ class ResourceManager:
         """
         is_spread = self._settings.load_balance == "SLOTS"
         return is_spread and self.starting.are_awaited(self._now_ms - SPREAD_WAIT_MS)
-
-    def allocated_to(self, job_id: JobId) -> int:
-        """Return how many slots the job has."""
-        return sum(count for (owner, _), count in self._allocated.items() if owner == job_id)
-
-    def check(self) -> None:
-        """Raises BrokenInvariant. For tests, after each step."""
-        with self.story:
-            check_taskmanagers(self.taskmanagers, self.starting, self.most)
-            with_free, of_size = self.taskmanagers.with_free_slots, self.taskmanagers.slots_of_size
-            check_slots(self.taskmanagers, self._allocated, with_free, of_size)
 
     # ------------------------------------------------------------------ events
 

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 from penstock.engine.machines.story import Story
 from penstock.engine.model.deployment import TaskDeployment
-from penstock.engine.model.errors import BrokenInvariant, ConfigurationError, IllegalTransition
+from penstock.engine.model.errors import ConfigurationError, IllegalTransition
 from penstock.engine.model.ids import (
     NO_TOKEN,
     AllocationId,
@@ -142,16 +142,6 @@ class TaskExecutor:
                 self._end(message.reason)
             case _:
                 self._pass_on(message)
-
-    def check(self) -> None:
-        """Raises BrokenInvariant. For tests, after each step."""
-        with self.story:
-            self.slots.check()
-            seats = {attempt: slot for slot in self.slots for attempt in slot.attempts}
-            if seats != self._slot_of:
-                raise BrokenInvariant(
-                    f"'every task sits in one slot' does not hold: {seats} and {self._slot_of}."
-                )
 
     # ------------------------------------------------------------------ the JobManager
 
@@ -448,24 +438,3 @@ class TaskSlots:
 
     def __len__(self) -> int:
         return len(self._by_allocation)
-
-    def check(self) -> None:
-        """Raises BrokenInvariant with the name of the law."""
-        places = [slot.index for slot in self._by_allocation.values()]
-        _expect("a place has one allocation", places, len(places) == len(set(places)))
-        is_mutual = {s.allocation_id for s in self._by_index.values()} == set(self._by_allocation)
-        _expect("every allocation has its place", self._by_index, is_mutual)
-        for slot in self._by_allocation.values():
-            _expect("what is counted as taken is not free", slot, slot.state is not SlotState.FREE)
-            is_new = slot.allocation_id not in self._past
-            _expect("an allocation that is over stays over", slot, is_new)
-            may_run = slot.state in {SlotState.ACTIVE, SlotState.RELEASING} or not slot.attempts
-            _expect("tasks sit in slots that a job has taken", slot, may_run)
-            is_busy = slot.state is not SlotState.RELEASING or bool(slot.attempts)
-            _expect("a slot that is being released has tasks", slot, is_busy)
-            _expect("no task runs after its end", slot, not slot.attempts & slot.ended)
-
-
-def _expect(name: str, what: object, holds: bool) -> None:
-    if not holds:
-        raise BrokenInvariant(f"'{name}' does not hold for {what}.")

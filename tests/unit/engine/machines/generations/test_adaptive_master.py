@@ -70,8 +70,7 @@ def test_the_next_generation_begins_with_the_checkpoint_of_the_handover():
     assert statuses(effects) == []
     assert bench.job.status is JobStatus.RUNNING
     assert all(
-        v.execution.restore.checkpoint_id == checkpoint_id
-        for v in bench.job.execution_graph.vertices
+        v.execution.restore.checkpoint_id == checkpoint_id for v in bench.job.state.graph.vertices
     )
 
 
@@ -88,7 +87,7 @@ def test_attempts_of_the_next_generation_have_numbers_that_no_task_has_had():
     bench = grown()
     old = bench.attempt("Source[0]")
     bench.hand_over()
-    assert {v.execution.attempt_id.attempt for v in bench.job.execution_graph.vertices} == {1}
+    assert {v.execution.attempt_id.attempt for v in bench.job.state.graph.vertices} == {1}
     assert bench.step(TaskReported(TaskStateChanged(old, S.FAILED, USER), bench.now_ms)) == []
     assert bench.job.status is JobStatus.RUNNING
 

@@ -42,7 +42,7 @@ def test_a_job_that_restarts_tells_the_cause():
     assert told(bench) == [USER]
     bench.confirm_cancels()
     bench.fire("restart-")
-    assert all(v.state is not S.FAILED for v in bench.job.execution_graph.vertices)
+    assert all(v.state is not S.FAILED for v in bench.job.state.graph.vertices)
 
 
 def test_the_consumer_of_a_consumer_waits_for_the_cause_too():

@@ -250,7 +250,7 @@ def test_a_restart_names_the_taskmanager_whose_loss_caused_it() -> None:
 
 def test_a_restart_names_the_taskmanager_that_shuts_down_with_its_tasks() -> None:
     bench = running(settings=fixed(attempts=2))
-    (vertex,) = [v for v in bench.job.execution_graph.vertices if str(v) == "Source[0]"]
+    (vertex,) = [v for v in bench.job.state.graph.vertices if str(v) == "Source[0]"]
     known = vertex.execution.location.resource_id
     effects = bench.report("Source[0]", S.CANCELED)
     (restarting,) = [e for e in effects if isinstance(e, JobStatusChanged)]
@@ -491,7 +491,7 @@ def test_a_suspended_job_lets_go_of_everything_at_once_and_commits_nothing() -> 
     assert sum(isinstance(e, FreeSlot) for e in effects) == 2
     assert not [e for e in effects if isinstance(e, FinalizeJob | ReleasePartitions)]
     assert [e.slots for e in effects if isinstance(e, DeclareRequirements)] == [0]
-    assert {v.state for v in bench.job.execution_graph.vertices} == {S.CANCELED}
+    assert {v.state for v in bench.job.state.graph.vertices} == {S.CANCELED}
     assert bench.confirm_cancels() == bench.step(CancelJob(2)) == bench.step(SuspendJob(3)) == []
     assert bench.offer("tm9") == [AnswerOffers("tm9", (), ("tm9/0",))]
 
