@@ -120,28 +120,22 @@ class ObservedJob(Protocol):
 
     def watch(self, program: ProgramSettings, checkpoints: CheckpointSettings | None) -> None:
         """Record the job from now on. `checkpoints` None: a BATCH job."""
-        ...
 
     def look(self) -> Any:
         """Return a snapshot of the job. Any thread may call it."""
-        ...
 
     def checkpoints(self) -> CheckpointStatistics:
         """Return what is known of the job's checkpoints. Any thread may call it."""
-        ...
 
     @property
     def way_to_stop(self) -> str:
         """How a user stops the job with a savepoint."""
-        ...
 
     def started(self, control: JobControl) -> None:
         """The job has a JobManager."""
-        ...
 
     def forget(self) -> None:
         """The job could not be started."""
-        ...
 
 
 class Operations(Protocol):
@@ -149,7 +143,6 @@ class Operations(Protocol):
 
     def check(self, settings: Settings) -> None:
         """Raises ConfigurationError: settings of the operations are wrong."""
-        ...
 
     def observed(
         self, job_graph: JobGraph, settings: Settings, *, serves: bool, given: JobObserver | None
@@ -159,21 +152,17 @@ class Operations(Protocol):
 
         Raises ConfigurationError: the settings of the server are wrong.
         """
-        ...
 
     def standing_by(self, settings: Settings, *, serves: bool) -> AbstractContextManager[None]:
         """Meanwhile the driver waits for the lead of a job, and its REST server says so. Raises ConfigurationError."""
-        ...
 
     def spark_started(self, page: str | None) -> None:
         """Spark runs. `page`: the address of its web pages."""
-        ...
 
     def remote_executor(
         self, configuration: Mapping[str, str], command_line: Mapping[str, str]
     ) -> JobExecutor | None:
         """Return the executor of a session elsewhere, if the settings name one."""
-        ...
 
 
 class _Registered:

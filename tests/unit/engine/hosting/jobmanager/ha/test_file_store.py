@@ -57,7 +57,7 @@ def test_a_crash_while_a_result_is_written_leaves_none(store, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(ha_store.os, "fsync", lambda _: 1 / 0)  # written, not durable, not renamed
         with pytest.raises(ZeroDivisionError):
-            store.put_result(entry, b"half")
+            store.put(entry, "result", b"half")
     assert store.read(store.take(entry, lease("b")), "result") is None
 
 
@@ -76,7 +76,7 @@ def test_a_crash_while_an_entry_is_taken_leaves_it_to_be_taken(store, monkeypatc
 
 def test_a_crash_while_an_entry_is_removed_leaves_it_with_its_result(store, monkeypatch):
     entry = store.create(KEY, b"job", lease("a"))
-    store.put_result(entry, b"how it ends")
+    store.put(entry, "result", b"how it ends")
     with monkeypatch.context() as patch:
         patch.setattr(ha_store.Path, "rename", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -217,8 +217,8 @@ def test_all_of_a_store_is_this_users_alone_whatever_the_umask_is(tmp_path):
         entry = store.create(KEY, b"job", lease("a"))
         store.renew(entry, lease("a"))
         entry = store.take(entry, lease("b"))
-        store.put_checkpoints(entry, b"[]")
-        store.put_result(entry, b"result")
+        store.put(entry, "checkpoints", b"[]")
+        store.put(entry, "result", b"result")
         assert open_to_others(tmp_path) == {}
         store.remove(entry, ended(entry))
     assert open_to_others(tmp_path) == {}
