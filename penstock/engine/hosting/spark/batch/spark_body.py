@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from penstock.engine.hosting.shipping.interpreter import VARIABLE, check_here
-from penstock.engine.hosting.spark.batch.allocator import large_blocks_kept
 from penstock.engine.hosting.spark.batch.batch_task import BatchTask
 from penstock.engine.hosting.spark.batch.plan import Orders
 from penstock.engine.hosting.spark.batch.runner import failure_of
@@ -68,8 +67,7 @@ def _records(
 ) -> Iterator[tuple[int, bytes]]:
     try:
         check_here()
-        with large_blocks_kept():
-            yield from BatchTask(told, subtask, attempt, records).run()
+        yield from BatchTask(told, subtask, attempt, records).run()
     except Exception as error:  # Any error: Spark must pass on our own text.
         where = f"  in task:     {told.vertex_name} ({subtask + 1}/{told.parallelism}), attempt {attempt}"
         raise SubtaskFailed(

@@ -45,8 +45,7 @@ def run_frame_subtask(shipped: Shipped, subtask: int, records: Iterable[bytes]) 
 
 
 def _body(shipped: Shipped) -> Any:
-    """The module of the task's Penstock side. It loads Arrow, which chooses its allocator then."""
-    import_shipped(shipped.archives, "penstock.engine.hosting.spark.batch.allocator").load_arrow()
+    """The module of the task's Penstock side."""
     return import_shipped(shipped.archives, "penstock.engine.hosting.spark.batch.spark_body")
 
 
