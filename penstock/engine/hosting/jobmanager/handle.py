@@ -34,6 +34,7 @@ from penstock.engine.machines.generations.desired_resources import (
     refusal_of_sizes,
 )
 from penstock.engine.machines.rescaling.requirements import check_requirements, default_requirements
+from penstock.engine.model import messages
 from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.elastic import (
     JobResourceRequirements,
@@ -45,17 +46,6 @@ from penstock.engine.model.errors import ConfigurationError, ExternalError, JobE
 from penstock.engine.model.graph.job_graph import JobGraph, JobVertex
 from penstock.engine.model.graph.rescaling import refusals_of, rescaled
 from penstock.engine.model.ids import JobId, ResourceId, VertexId
-from penstock.engine.model.messages import (
-    DumpThreads,
-    ListLogs,
-    LogList,
-    LogPiece,
-    ReadLog,
-    RescaleJob,
-    TaskIo,
-    ThreadDump,
-    TriggerSavepoint,
-)
 from penstock.engine.model.metrics import Measured
 from penstock.engine.model.program import JobOutcome
 from penstock.engine.model.states import JobStatus
@@ -151,7 +141,7 @@ class Requirements:
     def _apply(self, found: JobResourceRequirements) -> None:
         self._manager.parts.guard.record_requirements(requirements_as_text(found))
         bounds = tuple((one, each.lower, each.upper) for one, each in found.items())
-        self._manager.feed_soon(lambda now: RescaleJob(bounds, now))
+        self._manager.feed_soon(lambda now: messages.RescaleJob(bounds, now))
 
 
 def _refusals(submitted: JobGraph, parallelism: Mapping[VertexId, int]) -> list[str]:
@@ -216,7 +206,7 @@ def start_savepoint(
     folder = writer.savepoint_folder(directory) if kind.is_savepoint else None
     request_id = secrets.token_hex(8)
     answered = writer.expect_savepoint(request_id)
-    manager.feed_soon(lambda now: TriggerSavepoint(request_id, kind, folder, now))
+    manager.feed_soon(lambda now: messages.TriggerSavepoint(request_id, kind, folder, now))
     return answered
 
 
@@ -307,16 +297,18 @@ class JobHandle:
     def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
         self._requirements.ask(asked)
 
-    def thread_dump(self, resource_id: ResourceId) -> Future[ThreadDump]:
+    def thread_dump(self, resource_id: ResourceId) -> Future[messages.ThreadDump]:
         """Ask a TaskManager for its threads. See `Questions.ask`."""
         depth = self.manager.parts.settings.stacks.dump_depth
-        return self.manager.ask(resource_id, DumpThreads(depth))
+        return self.manager.ask(resource_id, messages.DumpThreads(depth))
 
-    def log_files(self, resource_id: ResourceId) -> Future[LogList]:
+    def log_files(self, resource_id: ResourceId) -> Future[messages.LogList]:
         """Ask a TaskManager for the files in the folder of its log. See `Questions.ask`."""
-        return self.manager.ask(resource_id, ListLogs())
+        return self.manager.ask(resource_id, messages.ListLogs())
 
-    def read_log(self, resource_id: ResourceId, question: ReadLog) -> Future[LogPiece]:
+    def read_log(
+        self, resource_id: ResourceId, question: messages.ReadLog
+    ) -> Future[messages.LogPiece]:
         """Ask a TaskManager, or what is kept of one that has ended, for a piece of a file. See `Questions.ask`."""
         return self.manager.ask(resource_id, question)
 
@@ -334,7 +326,7 @@ class JobHandle:
         manager = self.manager.shell.resource_manager
         return len(manager.starting), manager.start_failures.count
 
-    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+    def task_metrics(self) -> list[tuple[str, int, messages.TaskIo]]:
         return self.manager.job_master.task_metrics()
 
     def collect(self, stream: str, *, shows_error: bool = True) -> Iterator[list[Any]]:

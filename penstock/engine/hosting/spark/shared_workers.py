@@ -31,16 +31,9 @@ from penstock.engine.hosting.network.wire.dialling import Ticket, Tickets
 from penstock.engine.hosting.network.wire.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.engine.hosting.network.wire.tls import new_identity
 from penstock.engine.machines.workers import WorkerPool
+from penstock.engine.model import messages
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import JobId, ResourceId
-from penstock.engine.model.messages import (
-    Heartbeat,
-    KillTaskManager,
-    MasterHeartbeat,
-    ProcessEnded,
-    ProcessStopped,
-    Shutdown,
-)
 from penstock.engine.model.messages.workers import (
     DropStart,
     DropTaskManager,
@@ -258,7 +251,7 @@ class WorkerLinks:
         if now - self._beaten_at >= every_s:
             self._beaten_at = now
             for link in self._links.values():
-                link.send(MasterHeartbeat())
+                link.send(messages.MasterHeartbeat())
 
     def forget(self, worker_id: WorkerId) -> None:
         """It is lost: close its connection."""
@@ -471,7 +464,7 @@ class SharedWorkers:
 
     def _end(self, worker_id: WorkerId, cause: str) -> None:
         _LOG.info("worker=%s ENDS cause=%s", worker_id, cause)
-        self._links.send(worker_id, Shutdown(cause))
+        self._links.send(worker_id, messages.Shutdown(cause))
         self._launcher.stop(worker_id, is_told=worker_id in self._links)
 
     def _on_ended(self, start_id: StartId, cause: str) -> None:
@@ -484,13 +477,13 @@ class SharedWorkers:
     def received(self, _role: int, message: Any, control: ControlLink) -> ResourceId | None:
         """As `control_server.Listener`."""
         match message:
-            case Heartbeat(worker_id):
+            case messages.Heartbeat(worker_id):
                 self._on_heartbeat(worker_id, control)
                 return worker_id
-            case ProcessStopped(worker_id):
+            case messages.ProcessStopped(worker_id):
                 self._on_stopped(worker_id, control)
                 return worker_id
-            case ProcessEnded(worker_id, cause):
+            case messages.ProcessEnded(worker_id, cause):
                 self.disconnected(worker_id, cause)
             case HostedEnded(start_id, cause, was_refused):
                 _LOG.info("taskmanager=%s ENDED cause=%s", start_id, cause)
@@ -508,7 +501,7 @@ class SharedWorkers:
         if worker is not None and worker.starts:
             self._feed(WorkerUnfit(worker_id, cause, _now_ms()))
         else:
-            control.send(KillTaskManager(cause))
+            control.send(messages.KillTaskManager(cause))
             self._lose(worker_id, cause)
 
     def _on_heartbeat(self, worker_id: WorkerId, control: ControlLink) -> None:

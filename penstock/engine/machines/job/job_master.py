@@ -54,36 +54,10 @@ from penstock.engine.machines.scheduling.scheduling import (
     VertexwiseScheduling,
 )
 from penstock.engine.machines.story import Story
+from penstock.engine.model import messages
 from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.ids import AttemptId
-from penstock.engine.model.messages import (
-    CancelJob,
-    CheckpointNotStored,
-    CheckpointStored,
-    FailJob,
-    FailureInfo,
-    FinalizeJob,
-    JobEffect,
-    JobEvent,
-    JobFinalized,
-    NotEnoughResources,
-    PartitionDataProduced,
-    RescaleJob,
-    SetTimer,
-    SlotFreed,
-    SlotsOffered,
-    StartScheduling,
-    SuspendJob,
-    TaskIo,
-    TaskIoReported,
-    TaskManagerGone,
-    TaskManagersLeaving,
-    TaskReported,
-    TaskStateChanged,
-    TimerFired,
-    VertexProgress,
-)
 from penstock.engine.model.states import ExecutionState, JobStatus
 
 IDLE_TIMER = "idle-slots"
@@ -143,57 +117,63 @@ class JobMaster:
         self.handover_view = HandoverChanges(state, self._transitions, self._failures, scheduling)
         self._is_finalizing = False
         self._idle_timer_ms: int | None = None
-        self._shortage: NotEnoughResources | None = None
+        self._shortage: messages.NotEnoughResources | None = None
 
     # ------------------------------------------------------------------ step
 
-    def step(self, event: JobEvent | SuccessionEvent) -> list[JobEffect]:
+    def step(self, event: messages.JobEvent | SuccessionEvent) -> list[messages.JobEffect]:
         """Take one event; returns the effects to carry out, in order."""
         now_ms = (
             self._event_log.now_ms
         )  # Some have no time: they belong to that of the event before.
-        if not isinstance(event, PartitionDataProduced | SlotFreed | SuccessionEvent):
+        if not isinstance(
+            event, messages.PartitionDataProduced | messages.SlotFreed | SuccessionEvent
+        ):
             now_ms = event.now_ms
         self._event_log.begin(event, now_ms)
         with self.story:
             self._step(event)
         return self._event_log.take()
 
-    def _step(self, event: JobEvent | SuccessionEvent) -> None:
+    def _step(self, event: messages.JobEvent | SuccessionEvent) -> None:
         if isinstance(event, SuccessionEvent):
             self.handover_view.take(event)
             self._settle()
         elif not self._lifecycle.status.is_terminal:
             self._take(event)
             self._settle()
-        elif isinstance(event, SlotsOffered):
+        elif isinstance(event, messages.SlotsOffered):
             self._slots.reject_offers(event)
-        elif isinstance(event, CheckpointStored | CheckpointNotStored):
+        elif isinstance(event, messages.CheckpointStored | messages.CheckpointNotStored):
             self.checkpoints.take_after_end(event, self._lifecycle.status)
 
-    def _take(self, event: JobEvent) -> None:
+    def _take(self, event: messages.JobEvent) -> None:
         match event:
-            case StartScheduling():
+            case messages.StartScheduling():
                 self.handover_view.start()
-            case SlotsOffered():
+            case messages.SlotsOffered():
                 self._slots.take_offers(event, is_any_welcome=self._lifecycle.is_restarting)
-            case SlotFreed():
+            case messages.SlotFreed():
                 self._on_slot_freed(event)
-            case TaskReported() | TaskIoReported() | PartitionDataProduced():
+            case (
+                messages.TaskReported()
+                | messages.TaskIoReported()
+                | messages.PartitionDataProduced()
+            ):
                 self._reports.take(event)
-            case TaskManagerGone():
+            case messages.TaskManagerGone():
                 self._on_task_manager_gone(event)
-            case CancelJob() | SuspendJob():
+            case messages.CancelJob() | messages.SuspendJob():
                 self._on_stop(event)
-            case FailJob():
+            case messages.FailJob():
                 self._on_fail_job(event.failure)
-            case JobFinalized():
+            case messages.JobFinalized():
                 self._on_finalized()
-            case RescaleJob() | TaskManagersLeaving():
+            case messages.RescaleJob() | messages.TaskManagersLeaving():
                 """Its graph never changes: `engine/machines/generations` takes these events."""
-            case NotEnoughResources():
+            case messages.NotEnoughResources():
                 self._shortage = event
-            case TimerFired():
+            case messages.TimerFired():
                 self._on_timer(event.timer)
             case _:
                 self.checkpoints.take(event)
@@ -243,7 +223,7 @@ class JobMaster:
     def where_tasks_ran(self) -> list[TaskPlace]:
         return places_of(self._graph)
 
-    def progress(self) -> list[VertexProgress]:
+    def progress(self) -> list[messages.VertexProgress]:
         return progress_of(self._graph)
 
     @property
@@ -257,7 +237,7 @@ class JobMaster:
         """How many checkpoints and savepoints have neither completed nor failed."""
         return self.checkpoints.under_way
 
-    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+    def task_metrics(self) -> list[tuple[str, int, messages.TaskIo]]:
         """Return (vertex name, subtask, its last report) of the current attempts."""
         return task_metrics_of(self._graph)
 
@@ -280,7 +260,7 @@ class JobMaster:
         return self._graph.job_graph
 
     @property
-    def failure(self) -> FailureInfo | None:
+    def failure(self) -> messages.FailureInfo | None:
         """The root cause of the failure that the job is dealing with, or that ended it."""
         return self._lifecycle.root.failure
 
@@ -290,7 +270,7 @@ class JobMaster:
         at_ms = self._slots.pool.next_idle_ms()
         if at_ms is not None and at_ms != self._idle_timer_ms:
             self._idle_timer_ms = at_ms
-            self._event_log.emit(SetTimer(IDLE_TIMER, at_ms))
+            self._event_log.emit(messages.SetTimer(IDLE_TIMER, at_ms))
 
     def _on_timer(self, timer: str) -> None:
         if timer == IDLE_TIMER:
@@ -311,7 +291,7 @@ class JobMaster:
         self._attempts.fail(waiting, failure)
         self._failures.on_task_failure(waiting, failure)
 
-    def _on_slot_freed(self, event: SlotFreed) -> None:
+    def _on_slot_freed(self, event: messages.SlotFreed) -> None:
         """A TaskManager has freed a slot: on request, or because our answer to its offer came too late."""
         victims = self._slots.lose_slot(event.allocation_id)
         failed = [vertex for vertex in victims if vertex.state is ExecutionState.FAILED]
@@ -322,7 +302,7 @@ class JobMaster:
 
     # ------------------------------------------------------------------ losses
 
-    def _on_task_manager_gone(self, event: TaskManagerGone) -> None:
+    def _on_task_manager_gone(self, event: messages.TaskManagerGone) -> None:
         failure = lost_task_manager(event)
         alive = self._slots.lose_task_manager(event.resource_id, failure)
         failed = [vertex for vertex in alive if vertex.state is ExecutionState.FAILED]
@@ -334,15 +314,15 @@ class JobMaster:
 
     # ------------------------------------------------------------------ the end
 
-    def _on_fail_job(self, failure: FailureInfo) -> None:
+    def _on_fail_job(self, failure: messages.FailureInfo) -> None:
         if self._is_finalizing:  # Some results may be visible already.
             self._lifecycle.root.note(failure)
             self._transitions.stop_all(JobStatusEvent.FAIL)
         else:
             self._failures.on_global_failure(failure)
 
-    def _on_stop(self, event: CancelJob | SuspendJob) -> None:
-        if isinstance(event, SuspendJob):
+    def _on_stop(self, event: messages.CancelJob | messages.SuspendJob) -> None:
+        if isinstance(event, messages.SuspendJob):
             self._transitions.suspend()
         elif not self._is_finalizing:
             self._transitions.stop_all(JobStatusEvent.CANCEL)
@@ -358,7 +338,7 @@ class JobMaster:
             for vertex in self._graph.vertices
             for committable in vertex.execution.committables
         )
-        self._event_log.emit(FinalizeJob(committables))
+        self._event_log.emit(messages.FinalizeJob(committables))
 
 
 def _scheduling_of(
@@ -402,15 +382,18 @@ class TaskReports:
         self._failures = failures
         self._scheduling = scheduling
 
-    def take(self, event: TaskReported | TaskIoReported | PartitionDataProduced) -> None:
-        if isinstance(event, TaskReported):
+    def take(
+        self,
+        event: messages.TaskReported | messages.TaskIoReported | messages.PartitionDataProduced,
+    ) -> None:
+        if isinstance(event, messages.TaskReported):
             self._on_report(event.report)
-        elif isinstance(event, TaskIoReported):
+        elif isinstance(event, messages.TaskIoReported):
             self._on_io(event)
         else:
             self._on_data_produced(event)
 
-    def _on_report(self, report: TaskStateChanged) -> None:
+    def _on_report(self, report: messages.TaskStateChanged) -> None:
         vertex = self._graph.current(report.attempt_id)
         if vertex is None or report.state not in _EVENT_OF_REPORT:
             return  # A past attempt, or one of another job.
@@ -429,7 +412,7 @@ class TaskReports:
         consequence = self._attempts.move(vertex, _EVENT_OF_REPORT[report.state], report.failure)
         self._follow_up(vertex, state, report, consequence)
 
-    def _on_io(self, event: TaskIoReported) -> None:
+    def _on_io(self, event: messages.TaskIoReported) -> None:
         """Note counters. Those of past attempts are ignored."""
         for attempt_id, io in event.ios:
             vertex = self._graph.current(attempt_id)
@@ -440,7 +423,7 @@ class TaskReports:
         self,
         vertex: ExecutionVertex,
         before: ExecutionState,
-        report: TaskStateChanged,
+        report: messages.TaskStateChanged,
         consequence: Consequence,
     ) -> None:
         if consequence is Consequence.FAIL_GLOBALLY:
@@ -463,7 +446,7 @@ class TaskReports:
         elif before is ExecutionState.CANCELING and report.state is ExecutionState.FAILED:
             self._failures.on_failure_while_canceling(vertex, report.failure)
 
-    def _on_data_produced(self, event: PartitionDataProduced) -> None:
+    def _on_data_produced(self, event: messages.PartitionDataProduced) -> None:
         vertex = self._graph.current(event.attempt_id)
         partition = self._graph.partitions.get(event.partition_id)
         if vertex is None or partition is None or partition.producer is not vertex:

@@ -20,6 +20,7 @@ from itertools import count
 from typing import Final, TypeAlias
 
 from penstock.engine.machines.story import Story
+from penstock.engine.model import messages
 from penstock.engine.model.deployment import TaskDeployment
 from penstock.engine.model.errors import ConfigurationError, IllegalTransition
 from penstock.engine.model.ids import (
@@ -29,38 +30,6 @@ from penstock.engine.model.ids import (
     FencingToken,
     JobId,
     ResourceId,
-)
-from penstock.engine.model.messages import (
-    AnswerOffers,
-    AskTaskManager,
-    CancelTask,
-    CheckpointFailureReason,
-    DeclineCheckpoint,
-    DeployTask,
-    EndTaskManager,
-    FailureInfo,
-    Fenced,
-    FreeSlot,
-    JobManagerLost,
-    OfferSlots,
-    PartitionStateAnswer,
-    RegistrationAccepted,
-    ReleaseLocalState,
-    ReleasePartitions,
-    RequestSlot,
-    Shutdown,
-    SlotFreed,
-    SlotOffer,
-    SlotTimedOut,
-    StartSlotTimer,
-    StartTask,
-    StopTask,
-    TaskEnded,
-    TaskManagerEffect,
-    TaskManagerEvent,
-    TaskStateChanged,
-    ToTask,
-    TriggerCheckpoint,
 )
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
 from penstock.engine.model.states import ExecutionState, SlotState
@@ -85,10 +54,10 @@ class TaskExecutor:
         self._size = size
         self._jobs: set[JobId] = set()
         self._slot_of: dict[AttemptId, TaskSlot] = {}
-        self._effects: list[TaskManagerEffect] = []
+        self._effects: list[messages.TaskManagerEffect] = []
         self._event = ""
 
-    def step(self, event: TaskManagerEvent) -> list[TaskManagerEffect]:
+    def step(self, event: messages.TaskManagerEvent) -> list[messages.TaskManagerEffect]:
         """Take one event; returns the effects to carry out, in order."""
         self._event = type(event).__name__
         with self.story:
@@ -96,24 +65,24 @@ class TaskExecutor:
         effects, self._effects = self._effects, []
         return effects
 
-    def _take(self, event: TaskManagerEvent) -> None:
+    def _take(self, event: messages.TaskManagerEvent) -> None:
         if self.is_ending:
-            if isinstance(event, TaskEnded):
+            if isinstance(event, messages.TaskEnded):
                 self._on_task_ended(event.attempt_id)
             return
         match event:
-            case RegistrationAccepted():
+            case messages.RegistrationAccepted():
                 self._on_leader(event.fencing_token)
-            case SlotTimedOut():
+            case messages.SlotTimedOut():
                 self._move(self.slots.slot(event.allocation_id), SlotEvent.TIME_OUT, "timed out")
-            case TaskEnded():
+            case messages.TaskEnded():
                 self._on_task_ended(event.attempt_id)
-            case JobManagerLost():
+            case messages.JobManagerLost():
                 self._end(event.cause)
             case _ if self._counts(event):
                 self._take_from_leader(event)
 
-    def _counts(self, message: Fenced) -> bool:
+    def _counts(self, message: messages.Fenced) -> bool:
         """Whether the message comes from the JobManager that we are registered with."""
         token = message.fencing_token
         if token == NO_TOKEN or token != self.leader:
@@ -121,24 +90,28 @@ class TaskExecutor:
             return False
         return True
 
-    def _take_from_leader(self, message: Fenced) -> None:
+    def _take_from_leader(self, message: messages.Fenced) -> None:
         match message:
-            case RequestSlot():
+            case messages.RequestSlot():
                 self._on_request_slot(message)
-            case AnswerOffers():
+            case messages.AnswerOffers():
                 for allocation_id in message.accepted:
                     self._move(self.slots.slot(allocation_id), SlotEvent.ACCEPT)
                 for allocation_id in message.rejected:
                     self._free(allocation_id, "the JobMaster did not need it")
-            case FreeSlot():
+            case messages.FreeSlot():
                 self._free(message.allocation_id, message.cause)
-            case DeployTask():
+            case messages.DeployTask():
                 self._on_deploy(message.deployment)
-            case CancelTask():
+            case messages.CancelTask():
                 self._on_cancel(message.attempt_id)
-            case ReleasePartitions() | PartitionStateAnswer() | AskTaskManager():
+            case (
+                messages.ReleasePartitions()
+                | messages.PartitionStateAnswer()
+                | messages.AskTaskManager()
+            ):
                 self._effects.append(message)
-            case Shutdown():
+            case messages.Shutdown():
                 self._end(message.reason)
             case _:
                 self._pass_on(message)
@@ -157,11 +130,11 @@ class TaskExecutor:
     def _end(self, cause: str) -> None:
         self.is_ending = True
         self.story.add(self._event, "ends:", cause)
-        self._effects.append(EndTaskManager(cause))
+        self._effects.append(messages.EndTaskManager(cause))
 
     # ------------------------------------------------------------------ slots
 
-    def _on_request_slot(self, message: RequestSlot) -> None:
+    def _on_request_slot(self, message: messages.RequestSlot) -> None:
         self._jobs.add(message.job_id)
         allocation_id, index = message.allocation_id, message.slot_index
         slot = self.slots.requested(index, message.job_id, allocation_id)
@@ -172,7 +145,7 @@ class TaskExecutor:
         is_new = slot.state is SlotState.FREE
         self._move(slot, SlotEvent.REQUEST)
         if is_new:
-            self._effects.append(StartSlotTimer(allocation_id))
+            self._effects.append(messages.StartSlotTimer(allocation_id))
 
     def _free(self, allocation_id: AllocationId, cause: str) -> None:
         self._move(self.slots.slot(allocation_id), SlotEvent.FREE, cause)
@@ -189,10 +162,12 @@ class TaskExecutor:
             moved = f"{slot.allocation_id} {old}->{slot.state}"
             self.story.add(self._event, moved, f"cause={cause or event.lower()}")
         if consequence is SlotConsequence.OFFER:
-            offer = SlotOffer(slot.allocation_id, slot.index, self._size)
-            self._effects.append(OfferSlots(self._resource_id, (offer,)))
+            offer = messages.SlotOffer(slot.allocation_id, slot.index, self._size)
+            self._effects.append(messages.OfferSlots(self._resource_id, (offer,)))
         elif consequence is SlotConsequence.STOP_TASKS:
-            self._effects += [StopTask(a, _RELEASED + cause) for a in sorted(slot.attempts)]
+            self._effects += [
+                messages.StopTask(a, _RELEASED + cause) for a in sorted(slot.attempts)
+            ]
             if not slot.attempts:
                 self._move(slot, SlotEvent.EMPTY)
         elif consequence is SlotConsequence.GIVE_BACK:
@@ -201,8 +176,8 @@ class TaskExecutor:
 
     def _give_back(self, slot: TaskSlot) -> None:
         self.slots.drop(slot)
-        self._effects.append(ReleaseLocalState(slot.allocation_id))
-        self._effects.append(SlotFreed(self._resource_id, slot.index, slot.allocation_id))
+        self._effects.append(messages.ReleaseLocalState(slot.allocation_id))
+        self._effects.append(messages.SlotFreed(self._resource_id, slot.index, slot.allocation_id))
 
     # ------------------------------------------------------------------ tasks
 
@@ -230,7 +205,7 @@ class TaskExecutor:
             slot.add(attempt_id)
             self._slot_of[attempt_id] = slot
             self.story.add(self._event, f"{attempt_id} starts in {allocation_id}")
-            self._effects.append(StartTask(deployment))
+            self._effects.append(messages.StartTask(deployment))
 
     def _refuse(self, deployment: TaskDeployment, why: str) -> None:
         """Report the refusal; the JobMaster places the task again."""
@@ -238,13 +213,13 @@ class TaskExecutor:
         self.story.add(self._event, f"{attempt_id} refused: {why}")
         where = f"  while deploying {deployment.vertex_name} on {self._resource_id}"
         text = f"{_REFUSED}: {attempt_id}: {why}. The JobMaster will place the task again.\n{where}"
-        failure = FailureInfo(_REFUSED, text)
-        self._effects.append(TaskStateChanged(attempt_id, ExecutionState.FAILED, failure))
+        failure = messages.FailureInfo(_REFUSED, text)
+        self._effects.append(messages.TaskStateChanged(attempt_id, ExecutionState.FAILED, failure))
 
     def _on_cancel(self, attempt_id: AttemptId) -> None:
         if attempt_id in self._slot_of:  # Otherwise it has ended in the meantime.
             self.story.add(self._event, f"{attempt_id} is to stop")
-            self._effects.append(StopTask(attempt_id, "its JobMaster cancels it"))
+            self._effects.append(messages.StopTask(attempt_id, "its JobMaster cancels it"))
 
     def _on_task_ended(self, attempt_id: AttemptId) -> None:
         slot = self._slot_of.pop(attempt_id, None)
@@ -254,15 +229,15 @@ class TaskExecutor:
         if slot.leave(attempt_id):
             self._move(slot, SlotEvent.EMPTY)
 
-    def _pass_on(self, message: ToTask) -> None:
+    def _pass_on(self, message: messages.ToTask) -> None:
         """Pass a message on to its task. If the task has ended, only a checkpoint's trigger is
         answered, by declining.
         """
         if message.attempt_id in self._slot_of:
             self._effects.append(message)
-        elif isinstance(message, TriggerCheckpoint):
-            reason = CheckpointFailureReason.TASK_CLOSING
-            declined = DeclineCheckpoint(message.attempt_id, message.checkpoint_id, reason)
+        elif isinstance(message, messages.TriggerCheckpoint):
+            reason = messages.CheckpointFailureReason.TASK_CLOSING
+            declined = messages.DeclineCheckpoint(message.attempt_id, message.checkpoint_id, reason)
             self._effects.append(declined)
 
 

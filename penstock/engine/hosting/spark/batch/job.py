@@ -57,18 +57,11 @@ from penstock.engine.hosting.spark.batch.runner import (
 from penstock.engine.hosting.spark.batch.shuffle_records import driver_records
 from penstock.engine.hosting.spark.dataframes.source import FrameSource
 from penstock.engine.machines.batch import BatchMaster
+from penstock.engine.model import messages
 from penstock.engine.model.checkpoints import CheckpointStatistics, CheckpointType
 from penstock.engine.model.errors import ConfigurationError, GraphError, JobExecutionError
 from penstock.engine.model.graph.auto_parallelism import SubpartitionRange
 from penstock.engine.model.ids import JobId, VertexId
-from penstock.engine.model.messages import (
-    Committable,
-    ExecutionStateChanged,
-    FailureInfo,
-    JobStatusChanged,
-    TaskIo,
-    TaskIoReported,
-)
 from penstock.engine.model.messages.batch import (
     BatchEffect,
     BatchEvent,
@@ -150,7 +143,7 @@ _LOG: Final = logging.getLogger(__name__)
 class _Given:
     """What the subtasks have given to the driver."""
 
-    committables: list[Committable] = field(default_factory=list)
+    committables: list[messages.Committable] = field(default_factory=list)
     reports: dict[tuple[VertexId, int], Report] = field(default_factory=dict)
     collected: dict[str, list[bytes]] = field(default_factory=dict)
 
@@ -239,7 +232,7 @@ class BatchJob(NotRescalable):
     def checkpoints(self) -> CheckpointStatistics:
         return CheckpointStatistics()
 
-    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+    def task_metrics(self) -> list[tuple[str, int, messages.TaskIo]]:
         """Counters of the subtasks that have finished."""
         names = {vertex_id: vertex.name for vertex_id, vertex in self._job.graph.vertices.items()}
         return [
@@ -292,9 +285,9 @@ class BatchJob(NotRescalable):
         """End the job and report the error: the master itself failed."""
         self._observer.observe(EngineFailed(error))
         text = "".join(traceback.format_exception(error))
-        self._end(JobStatus.FAILED, FailureInfo(type(error).__name__, text))
+        self._end(JobStatus.FAILED, messages.FailureInfo(type(error).__name__, text))
 
-    def _end(self, status: JobStatus, failure: FailureInfo | None) -> None:
+    def _end(self, status: JobStatus, failure: messages.FailureInfo | None) -> None:
         if status is not JobStatus.FINISHED:
             self._drop_leftovers()
         self._runner.close()
@@ -316,10 +309,10 @@ class BatchJob(NotRescalable):
                 self._runner.cancel(vertex_id)
             case CommitResults():
                 _start("commit", self._commit)
-            case ExecutionStateChanged():
+            case messages.ExecutionStateChanged():
                 log_attempt(_LOG, self.job_id, effect)
                 self._observer.observe(effect)
-            case JobStatusChanged():
+            case messages.JobStatusChanged():
                 log_status(_LOG, self.job_id, self._told_status, effect.status, effect.failure)
                 self._told_status = effect.status
                 self._observer.observe(effect)
@@ -354,8 +347,10 @@ class BatchJob(NotRescalable):
                 reported = SubtaskReported(vertex_id, one.subtask, io)
                 effects += self._master.step(reported, monotonic_ms())
                 attempt_id = self._master.attempt_of(vertex_id, one.subtask)
-                self._observer.observe(TaskIoReported(((attempt_id, io),), monotonic_ms()))
-                self._given.committables += [Committable(*pair) for pair in one.committables]
+                self._observer.observe(messages.TaskIoReported(((attempt_id, io),), monotonic_ms()))
+                self._given.committables += [
+                    messages.Committable(*pair) for pair in one.committables
+                ]
                 metrics = one.metrics_report()
                 if metrics is not None:
                     self._observer.observe(metrics)
@@ -425,8 +420,8 @@ class BatchJob(NotRescalable):
         )
 
 
-def _io_of(report: Report) -> TaskIo:
-    return TaskIo(
+def _io_of(report: Report) -> messages.TaskIo:
+    return messages.TaskIo(
         records_in=report.records_in,
         records_out=report.records_out,
         late_records_dropped=report.late_records_dropped,

@@ -45,15 +45,7 @@ from penstock.engine.hosting.taskmanager.task.outputs_in_flight import OutputsIn
 from penstock.engine.hosting.taskmanager.task.ports import Built, TaskAttempt
 from penstock.engine.hosting.taskmanager.task.restore import groups_of
 from penstock.engine.machines.taskmanager.task_lifecycle import refusal_of_checkpoint
-from penstock.engine.model.checkpoints import (
-    ChannelStateHandle,
-    CheckpointMetrics,
-    FileHandle,
-    OperatorSubtaskState,
-    StateHandle,
-    SubtaskState,
-    TaskCheckpointing,
-)
+from penstock.engine.model import checkpoints
 from penstock.engine.model.errors import EngineBug
 from penstock.engine.model.ids import DataSetId, ResourceId, TaskManagerLocation
 from penstock.engine.model.messages import (
@@ -89,7 +81,7 @@ class Writing:
 
     barrier: CheckpointBarrier
     operators: list[tuple[str, OperatorSnapshot]]
-    metrics: CheckpointMetrics
+    metrics: checkpoints.CheckpointMetrics
     is_at_end: bool
     in_hand: list[bytes] = field(default_factory=list)
     inputs: Mapping[Place, bytes] | None = None
@@ -226,7 +218,9 @@ class Handover:
         self._attempt = attempt
         self._silent: set[ResourceId] = set()
 
-    def keeper(self, barrier: CheckpointBarrier) -> Callable[[FileHandle, bytes], FileHandle]:
+    def keeper(
+        self, barrier: CheckpointBarrier
+    ) -> Callable[[checkpoints.FileHandle, bytes], checkpoints.FileHandle]:
         """Return what keeps the parts of a snapshot, if it is that of a handover."""
         settings = self._attempt.host.task_settings.checkpointing
         if not barrier.options.is_held or settings is None:
@@ -234,7 +228,7 @@ class Handover:
         plane, most_bytes = self._attempt.host.data_plane, settings.kept_bytes
         here = TaskManagerLocation(plane.resource_id, self._attempt.host.host_name, plane.port)
 
-        def keep(handle: FileHandle, data: bytes) -> FileHandle:
+        def keep(handle: checkpoints.FileHandle, data: bytes) -> checkpoints.FileHandle:
             is_kept = plane.handed_state.keep(barrier.checkpoint_id, handle, data, most_bytes)
             return replace(handle, kept_by=here) if is_kept else handle
 
@@ -244,9 +238,9 @@ class Handover:
         """Have the TaskManager drop what it keeps of these checkpoints."""
         self._attempt.host.data_plane.handed_state.forget(is_over)
 
-    def read(self, handle: StateHandle) -> bytes | None:
+    def read(self, handle: checkpoints.StateHandle) -> bytes | None:
         """Return the checked bytes; None: they must be read elsewhere. Raises: CancelSignal."""
-        if not isinstance(handle, FileHandle) or handle.kept_by is None:
+        if not isinstance(handle, checkpoints.FileHandle) or handle.kept_by is None:
             return None
         holder, plane = handle.kept_by, self._attempt.host.data_plane
         if holder.resource_id == plane.resource_id:
@@ -287,7 +281,7 @@ class TaskCheckpoints:
         self.state_sizes: dict[str, int] = {}
 
     @property
-    def settings(self) -> TaskCheckpointing | None:
+    def settings(self) -> checkpoints.TaskCheckpointing | None:
         """None: the job has no checkpoints."""
         return self._attempt.host.task_settings.checkpointing
 
@@ -396,7 +390,7 @@ class TaskCheckpoints:
         """Drop local copies of all other checkpoints."""
         self._forget_copies(lambda one: one != checkpoint_id)
 
-    def read(self, handle: StateHandle) -> bytes:
+    def read(self, handle: checkpoints.StateHandle) -> bytes:
         """Read a handle of the restored checkpoint: from memory, a local copy, or its directory.
 
         Raises: CheckpointDamaged, naming the file; CheckpointIoError; CancelSignal.
@@ -418,7 +412,7 @@ class TaskCheckpoints:
         checkpoint_id = barrier.checkpoint_id
         alignment_ms = 0 if inputs is None else inputs.alignment_ms
         sync_ms = snapshot.sync_ns / 1e6
-        metrics = CheckpointMetrics(
+        metrics = checkpoints.CheckpointMetrics(
             alignment_ms=alignment_ms,
             processed_bytes=0 if inputs is None else inputs.processed_bytes,
             sync_ms=sync_ms,
@@ -514,7 +508,7 @@ class TaskCheckpoints:
             self._under_way.ended(writing, is_kept=is_kept)
             self._attempt.wake()
 
-    def _written(self, writing: Writing) -> SubtaskState:
+    def _written(self, writing: Writing) -> checkpoints.SubtaskState:
         """Write everything durably, or leave nothing. Raises: Abandoned; what writing raises."""
         settings, barrier = self.settings, writing.barrier
         assert settings is not None, "a snapshot was taken in a job without checkpoints"
@@ -544,25 +538,25 @@ class TaskCheckpoints:
         if self._copies is not None:
             handles = (handle for _, state in operators for handle in state.handles)
             self._copies.keep(self._owner, barrier.checkpoint_id, handles)
-        return SubtaskState(operators, writing.is_at_end)
+        return checkpoints.SubtaskState(operators, writing.is_at_end)
 
     def _add_in_flight(
         self,
-        states: list[tuple[str, OperatorSubtaskState]],
+        states: list[tuple[str, checkpoints.OperatorSubtaskState]],
         writing: Writing,
-        add: Callable[[bytes], StateHandle],
+        add: Callable[[bytes], checkpoints.StateHandle],
     ) -> None:
         """Add data in flight to the state of the head operator, which stands for the task."""
-        inputs: list[ChannelStateHandle] = []
-        outputs: list[ChannelStateHandle] = []
+        inputs: list[checkpoints.ChannelStateHandle] = []
+        outputs: list[checkpoints.ChannelStateHandle] = []
         for is_input, edge, channel, data in writing.in_flight:
             kept = inputs if is_input else outputs
-            kept.append(ChannelStateHandle(edge, channel, add(data)))
+            kept.append(checkpoints.ChannelStateHandle(edge, channel, add(data)))
         if not inputs and not outputs:
             return
         head = self._attempt.head_uid
         if not states or states[0][0] != head:
-            states.insert(0, (head, OperatorSubtaskState()))
+            states.insert(0, (head, checkpoints.OperatorSubtaskState()))
         of_head = replace(
             states[0][1], inputs_in_flight=tuple(inputs), outputs_in_flight=tuple(outputs)
         )
