@@ -19,7 +19,6 @@ from penstock.engine.machines.failover import (
     InfrastructureOnlyRestart,
 )
 from penstock.engine.machines.job.job_master import JobMaster
-from penstock.engine.machines.job_state.job_settings import LoadBalanceMode
 from penstock.engine.machines.resources.resource_manager import SPREAD_WAIT_MS, ResourceManager
 from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
 from penstock.engine.model.errors import EngineBug
@@ -35,6 +34,7 @@ from penstock.engine.model.messages import (
     TaskManagerEffect,
     TaskManagerEvent,
 )
+from penstock.engine.model.options.cluster import LoadBalanceMode
 from penstock.engine.model.slot_size import SlotSize
 from penstock.engine.model.states import ExecutionState, JobStatus, SlotState
 from simulation.bookkeeping import check_job, check_resources, check_task_executor

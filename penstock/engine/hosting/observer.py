@@ -86,31 +86,23 @@ def _handler_of(kind: str) -> str:
 
 
 class AllObservers(JobObserver):
-    """Several observers as one. A fault in one does not keep an event from the others."""
+    """Several observers as one. A closed console or a fault in one affects neither the job nor the others; only the first error
+    of each is printed.
+    """
 
     def __init__(self, *observers: JobObserver) -> None:
-        self._observers = [GuardedObserver(one) for one in observers]
+        self._observers = observers
+        self._complained: set[JobObserver] = set()
 
     def observe(self, event: Any) -> None:
         for one in self._observers:
-            one.observe(event)
-
-
-class GuardedObserver(JobObserver):
-    """Another observer, of which only the first error is printed: a closed console or a fault in it does not affect the job."""
-
-    def __init__(self, inner: JobObserver) -> None:
-        self._inner = inner
-        self._has_complained = False
-
-    def observe(self, event: Any) -> None:
-        try:
-            self._inner.observe(event)
-        except Exception:  # Whatever an observer raises.
-            if not self._has_complained:
-                self._has_complained = True
-                with contextlib.suppress(OSError, ValueError):  # Stderr itself may be closed.
-                    traceback.print_exc()
+            try:
+                one.observe(event)
+            except Exception:  # Whatever an observer raises.
+                if one not in self._complained:
+                    self._complained.add(one)
+                    with contextlib.suppress(OSError, ValueError):  # Stderr itself may be closed.
+                        traceback.print_exc()
 
 
 class ObservedJob(Protocol):

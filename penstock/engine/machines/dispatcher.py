@@ -537,12 +537,6 @@ def dispatcher_settings_of(settings: Settings) -> DispatcherSettings:
             f"option '{CleanupOptions.STRATEGY.key}' is '{strategy}', but it takes none, "
             "fixed-delay or exponential-delay. Change the setting."
         )
-    if min(first_ms, last_ms) < 1 or retries < 0:
-        raise ConfigurationError(
-            f"the pauses of '{CleanupOptions.STRATEGY.key}.{strategy}' are {first_ms} to "
-            f"{last_ms} ms and the attempts {retries}, but pauses must be at least 1 ms and "
-            "attempts 0 or more. Change the setting."
-        )
     return DispatcherSettings(
         expiration_ms=settings.get(WebOptions.EXPIRATION),
         capacity=settings.get(WebOptions.CAPACITY),

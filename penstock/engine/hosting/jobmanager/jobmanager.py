@@ -34,7 +34,7 @@ from penstock.engine.hosting.jobmanager.taskmanager_watch import TaskManagerWatc
 from penstock.engine.hosting.network.wire.dialling import Tickets
 from penstock.engine.hosting.network.wire.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.engine.hosting.network.wire.tls import new_identity
-from penstock.engine.hosting.observer import EngineFailed, GuardedObserver, JobEnded, JobTick
+from penstock.engine.hosting.observer import AllObservers, EngineFailed, JobEnded, JobTick
 from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.hosting.provider import MasterAddress
 from penstock.engine.hosting.reporting.logs.driver import thread_belongs_to
@@ -64,7 +64,7 @@ class JobManager:
         silence_s = min(parts.settings.silence_timeout_s, parts.guard.silence_s)
         settings = replace(parts.settings, silence_timeout_s=silence_s)
         self.parts = parts = replace(
-            parts, settings=settings, observer=GuardedObserver(parts.observer)
+            parts, settings=settings, observer=AllObservers(parts.observer)
         )
         self.job_graph = parts.job_graph
         self.ended = threading.Event()

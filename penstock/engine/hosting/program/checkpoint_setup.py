@@ -33,7 +33,6 @@ from penstock.engine.machines.checkpoints.key_checks import empty_start, without
 from penstock.engine.machines.checkpoints.settings import (
     CheckpointPlaces,
     CheckpointSettings,
-    Retention,
     checkpoint_places_of,
     checkpoint_settings_of,
 )
@@ -46,7 +45,7 @@ from penstock.engine.model.checkpoints import (
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.graph.job_graph import JobGraph
-from penstock.engine.model.options.checkpoints import CheckpointOptions
+from penstock.engine.model.options.checkpoints import CheckpointOptions, Retention
 
 _LOG: Final = logging.getLogger(__name__)
 _PREFIX: Final = "penstock-checkpoints-"

@@ -23,18 +23,9 @@ from penstock.engine.machines.generations.desired_resources import (
     refusal_of_sizes,
     running_on,
 )
-from penstock.engine.machines.job.handed_over import (
-    GiveUpKept,
-    HandOver,
-    HandoverFailureNoted,
-    HoldSlots,
-    LeaveFreeSlots,
-    LeaveRestarts,
-    TakeOver,
-    WaitForSlots,
-)
+from penstock.engine.machines.job.handover_changes import GenerationChange, HandoverChanges
 from penstock.engine.machines.job.job_master import JobMaster
-from penstock.engine.machines.job_state.job_settings import FailoverMode, JobSettings
+from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.rescaling.requirements import changed_vertices, default_requirements
 from penstock.engine.machines.rescaling.rescale_history import RescaleHistory
 from penstock.engine.machines.rescaling.transition_manager import (
@@ -55,6 +46,7 @@ from penstock.engine.model.errors import ConfigurationError, GraphError
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.graph.rescaling import parallelism_of, rescaled
 from penstock.engine.model.ids import JobId, ResourceId, VertexId
+from penstock.engine.model.options.scheduling import FailoverMode
 from penstock.engine.model.states import JobStatus
 
 WAIT_TIMER: Final = "adaptive-wait"
@@ -198,8 +190,10 @@ class AdaptiveMaster:
         effects: list[messages.JobEffect] = []
         if not was_elastic:
             self.settings = replace(self.settings, failover=FailoverMode.FULL)
-            effects += self.generation.step(LeaveRestarts())
-        effects += self.generation.step(HoldSlots(self.desired.desired_slots))
+            effects += self.generation.step(GenerationChange(HandoverChanges.leave_restarts))
+        effects += self.generation.step(
+            GenerationChange(HandoverChanges.hold_slots, self.desired.desired_slots)
+        )
         self._begin_rescale(RescaleCause.UPDATE_REQUIREMENT, State.EXECUTING)
         if not was_elastic and self.generation.status is not JobStatus.CREATED:
             self._execute()
@@ -290,8 +284,11 @@ class AdaptiveMaster:
         is_first = self.generation.status is JobStatus.CREATED
         cause = RescaleCause.INITIAL_SCHEDULE if is_first else RescaleCause.RECOVERABLE_FAILOVER
         self._begin_rescale(cause, State.WAITING_FOR_RESOURCES)
-        wait = WaitForSlots(self._elastic.desired_slots, frozenset(self.leaving))
-        effects = self.generation.step(wait)
+        effects = self.generation.step(
+            GenerationChange(
+                HandoverChanges.wait_for_slots, self._elastic.desired_slots, self.leaving
+            )
+        )
         elastic = self.settings.elastic
         if elastic.wait_timeout_ms is not None:
             effects.append(messages.SetTimer(WAIT_TIMER, self._now_ms + elastic.wait_timeout_ms))
@@ -301,7 +298,9 @@ class AdaptiveMaster:
 
     def _give_back(self) -> list[messages.JobEffect]:
         """Give back what is free on TaskManagers that leave: it counts for nothing, and other slots may come instead."""
-        return self.generation.step(LeaveFreeSlots(frozenset(self.leaving)))
+        return self.generation.step(
+            GenerationChange(HandoverChanges.leave_free_slots, self.leaving)
+        )
 
     def _begin_with_what_there_is(self) -> list[messages.JobEffect]:
         if not self.generation.handover_view.may_begin:
@@ -329,11 +328,11 @@ class AdaptiveMaster:
         self.state, self._manager = State.RESTARTING, None
         self.timeline.history.enter(self.state, self._now_ms)
         kept = running_on(self.generation, self._elastic, self.leaving)
-        return self.generation.step(HandOver(kept))
+        return self.generation.step(GenerationChange(HandoverChanges.hand_over, kept))
 
     def _after_failed_handover(self) -> list[messages.JobEffect]:
         cause = self.generation.handover_view.handover.cause
-        effects = self.generation.step(HandoverFailureNoted())
+        effects = self.generation.step(GenerationChange(HandoverChanges.note_handover_failure))
         self.timeline.history.end(RescaleEnd.EXCEPTION_OCCURRED, self._now_ms, cause)
         self._execute()
         return effects
@@ -348,7 +347,7 @@ class AdaptiveMaster:
             if found is not None:
                 return self._begin(found)
             if self.generation.handover_view.kept:
-                return self.generation.step(GiveUpKept())
+                return self.generation.step(GenerationChange(HandoverChanges.give_up_kept))
         return self._wait()
 
     def _begin_rescale(self, cause: RescaleCause, state: State) -> None:
@@ -379,7 +378,7 @@ class AdaptiveMaster:
         except (ConfigurationError, GraphError) as error:
             failure = messages.FailureInfo(type(error).__name__, str(error), is_recoverable=False)
             return former.step(messages.FailJob(failure, self._now_ms))
-        return self.generation.step(TakeOver(left, frozenset(self.leaving)))
+        return self.generation.step(GenerationChange(HandoverChanges.take_over, left, self.leaving))
 
     def _depart(self) -> list[messages.JobEffect]:
         """Move a job of a fixed size from TaskManagers that leave."""
@@ -508,17 +507,19 @@ class Decommission:
             return []
         effects: list[messages.JobEffect] = []
         if handover_view.handover.has_failed:
-            effects += generation.step(HandoverFailureNoted())
+            effects += generation.step(GenerationChange(HandoverChanges.note_handover_failure))
             self._not_before_ms = now_ms + _RETRY_MS
             effects.append(messages.SetTimer(DECOMMISSION_TIMER, self._not_before_ms))
         used, there = handover_view.slots_used(), handover_view.slots_used(leaving)
         is_running = generation.status is JobStatus.RUNNING
         wanted = used + there if there and is_running else 0
         if wanted != handover_view.slots_wanted:
-            effects += generation.step(HoldSlots(wanted, frozenset(leaving)))
+            effects += generation.step(
+                GenerationChange(HandoverChanges.hold_slots, wanted, leaving)
+            )
         has_room = handover_view.slots_outside(leaving) >= used
         if there and has_room and handover_view.can_hand_over and now_ms >= self._not_before_ms:
-            effects += generation.step(HandOver())
+            effects += generation.step(GenerationChange(HandoverChanges.hand_over))
         return effects
 
 

@@ -6,24 +6,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias, assert_never
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Concatenate, ParamSpec
 
 from penstock.engine.machines.checkpoints.coordinator import CheckpointCoordinator
 from penstock.engine.machines.checkpoints.coordinator_state import Handover
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph
 from penstock.engine.machines.job.failure_handler import FailureHandler
-from penstock.engine.machines.job.handed_over import (
-    GiveUpKept,
-    HandedOver,
-    HandOver,
-    HandoverFailureNoted,
-    HoldSlots,
-    LeaveFreeSlots,
-    LeaveRestarts,
-    TakeOver,
-    WaitForSlots,
-)
+from penstock.engine.machines.job.handed_over import HandedOver
 from penstock.engine.machines.job.job_state import JobState, JobTransitions
 from penstock.engine.machines.job_state.job_status import JobStatusEvent
 from penstock.engine.machines.rescaling.slot_allocator import (
@@ -54,7 +44,7 @@ class GenerationHandover:
     it fails, and the next one begins with the last completed checkpoint, as any restart does. Who decides:
     `engine/machines/generations`. Source: Flink AdaptiveScheduler, which knows the second way only.
 
-    Of one generation; read only. `succession_events` change it.
+    Of one generation; read only. `HandoverChanges` changes it.
     """
 
     def __init__(self, state: JobState, failures: FailureHandler) -> None:
@@ -255,18 +245,6 @@ def _keyed_bytes(checkpoint: CompletedCheckpoint) -> dict[str, int]:
 # ---------------------------------------------------------------------- handover changes
 
 
-SuccessionEvent: TypeAlias = (
-    TakeOver
-    | LeaveRestarts
-    | LeaveFreeSlots
-    | HoldSlots
-    | WaitForSlots
-    | HandOver
-    | HandoverFailureNoted
-    | GiveUpKept
-)
-
-
 def seat_beside(
     graph: ExecutionGraph,
     shared_slots: SharedSlots,
@@ -303,7 +281,7 @@ def seat_beside(
 
 
 class HandoverChanges(GenerationHandover):
-    """Of one generation. Part of JobMaster, whose `step` is the only caller."""
+    """Of one generation. Part of JobMaster, whose `step` is the only caller, for a `GenerationChange`."""
 
     def __init__(
         self,
@@ -322,32 +300,46 @@ class HandoverChanges(GenerationHandover):
         self._state.checkpoints.restore_coordinators()
         self._transitions.allocate(self._scheduling.start())
 
-    def take(self, event: SuccessionEvent) -> None:
-        """Make the change."""
-        state = self._state
-        match event:
-            case TakeOver():
-                self._take_over(event)
-            case LeaveRestarts():
-                self._failures.is_replaced_at_restart = True
-            case LeaveFreeSlots(leaving):
-                state.slots.leave(leaving)
-            case HoldSlots(count, leaving):
-                self._hold(count, leaving)
-            case WaitForSlots(count, leaving):
-                self._hold(count, leaving)
-                self._wait()
-            case HandOver(kept):
-                state.checkpoints.hand_over(state.event_log.now_ms, kept)
-            case HandoverFailureNoted():
-                state.checkpoints.handover.note_failure()
-            case GiveUpKept():
-                self._give_up_kept()
-            case _:
-                assert_never(event)
+    def leave_restarts(self) -> None:
+        """Leave the next restart of the whole job to another generation."""
+        self._failures.is_replaced_at_restart = True
 
-    def _take_over(self, event: TakeOver) -> None:
-        left, leaving = event.left, event.leaving
+    def leave_free_slots(self, leaving: Collection[ResourceId]) -> None:
+        """Give back what is free on these TaskManagers."""
+        self._state.slots.leave(leaving)
+
+    def hold_slots(self, count: int, leaving: Collection[ResourceId] = ()) -> None:
+        """Hold at least so many slots, whatever the tasks ask for now, and none that is free on TaskManagers that are `leaving`."""
+        self._state.slots.leave(leaving)
+        self._state.slots.pool.floor = count
+
+    def wait_for_slots(self, count: int, leaving: Collection[ResourceId]) -> None:
+        """The next generation cannot begin yet: as `hold_slots`, and a job that runs is RESTARTING from now on."""
+        self.hold_slots(count, leaving)
+        lifecycle = self._state.lifecycle
+        if lifecycle.status is JobStatus.RUNNING:
+            lifecycle.move(JobStatusEvent.RESTARTABLE_FAILURE)
+            lifecycle.awaits_next = True
+
+    def hand_over(self, kept: frozenset[VertexId] = frozenset()) -> None:
+        """Take a checkpoint behind which all tasks end, but those of vertices that are `kept`: no edge may join them with
+        others.
+        """
+        self._state.checkpoints.hand_over(self._state.event_log.now_ms, kept)
+
+    def note_handover_failure(self) -> None:
+        """It is known that the last handover has failed, and another one may begin."""
+        self._state.checkpoints.handover.note_failure()
+
+    def give_up_kept(self) -> None:
+        """The next generation cannot begin beside the tasks that run on. They end too, and it begins as after a failure."""
+        self._state.lifecycle.move(JobStatusEvent.RESTARTABLE_FAILURE)
+        self._state.lifecycle.awaits_next = True
+        for vertex in self._state.graph.vertices:
+            self._state.attempts.cancel(vertex)
+
+    def take_over(self, left: HandedOver, leaving: Collection[ResourceId]) -> None:
+        """Begin where the generation before has stopped, but on none of the TaskManagers that are `leaving`."""
         state, latest = self._state, self._state.checkpoints.store.latest
         former = left.graph
         status = state.lifecycle.status
@@ -380,18 +372,18 @@ class HandoverChanges(GenerationHandover):
             shared.planned = slots_by_state(shared.groups, free, former, latest)
         self._transitions.allocate(self._scheduling.start())
 
-    def _hold(self, count: int, leaving: Collection[ResourceId]) -> None:
-        self._state.slots.leave(leaving)
-        self._state.slots.pool.floor = count
 
-    def _wait(self) -> None:
-        lifecycle = self._state.lifecycle
-        if lifecycle.status is JobStatus.RUNNING:
-            lifecycle.move(JobStatusEvent.RESTARTABLE_FAILURE)
-            lifecycle.awaits_next = True
+P = ParamSpec("P")
 
-    def _give_up_kept(self) -> None:
-        self._state.lifecycle.move(JobStatusEvent.RESTARTABLE_FAILURE)
-        self._state.lifecycle.awaits_next = True
-        for vertex in self._state.graph.vertices:
-            self._state.attempts.cancel(vertex)
+
+class GenerationChange:
+    """An event of a JobMaster: a method of `HandoverChanges` and its arguments. Only the master of all generations sends it.
+
+    It has no time of its own: it belongs to the event that the master has got.
+    """
+
+    def __init__(
+        self, how: Callable[Concatenate[HandoverChanges, P], None], *args: P.args, **more: P.kwargs
+    ) -> None:
+        self.name = how.__name__.title().replace("_", "")
+        self.make: Callable[[HandoverChanges], None] = lambda made: how(made, *args, **more)

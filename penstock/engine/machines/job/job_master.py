@@ -24,10 +24,7 @@ from penstock.engine.machines.failover import RestartAll, RestartRegions
 from penstock.engine.machines.job.exception_history import ExceptionHistory
 from penstock.engine.machines.job.failure_handler import FailureHandler
 from penstock.engine.machines.job.handed_over import HandedOver, adopt_attempts
-from penstock.engine.machines.job.handover_changes import (
-    HandoverChanges,
-    SuccessionEvent,
-)
+from penstock.engine.machines.job.handover_changes import GenerationChange, HandoverChanges
 from penstock.engine.machines.job.job_state import JobState, JobTransitions, job_state_of
 from penstock.engine.machines.job.job_views import (
     SeatsView,
@@ -45,7 +42,7 @@ from penstock.engine.machines.job_state.failures import (
     no_resources,
     unexpected_report,
 )
-from penstock.engine.machines.job_state.job_settings import FailoverMode, JobSettings
+from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.job_state.job_status import JobStatusEvent
 from penstock.engine.machines.scheduling.bulks import Bulk
 from penstock.engine.machines.scheduling.scheduling import (
@@ -58,6 +55,7 @@ from penstock.engine.model import messages
 from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.ids import AttemptId
+from penstock.engine.model.options.scheduling import FailoverMode
 from penstock.engine.model.states import ExecutionState, JobStatus
 
 IDLE_TIMER = "idle-slots"
@@ -77,7 +75,7 @@ class JobMaster:
         leaves_restarts: bool = False,
     ) -> None:
         """`completed`: checkpoints to continue from, oldest first: of an earlier driver, or a savepoint. `left`: by the generation of this
-        job before; None: this is the first one. `leaves_restarts`: see `LeaveRestarts`.
+        job before; None: this is the first one. `leaves_restarts`: see `HandoverChanges.leave_restarts`.
 
         Raises: GraphError: a cycle, or co-location across regions. ConfigurationError: the program does not fit the last checkpoint.
         """
@@ -121,23 +119,18 @@ class JobMaster:
 
     # ------------------------------------------------------------------ step
 
-    def step(self, event: messages.JobEvent | SuccessionEvent) -> list[messages.JobEffect]:
+    def step(self, event: messages.JobEvent | GenerationChange) -> list[messages.JobEffect]:
         """Take one event; returns the effects to carry out, in order."""
-        now_ms = (
-            self._event_log.now_ms
-        )  # Some have no time: they belong to that of the event before.
-        if not isinstance(
-            event, messages.PartitionDataProduced | messages.SlotFreed | SuccessionEvent
-        ):
-            now_ms = event.now_ms
-        self._event_log.begin(event, now_ms)
+        name = event.name if isinstance(event, GenerationChange) else event
+        # Some have no time: they belong to that of the event before.
+        self._event_log.begin(name, getattr(event, "now_ms", self._event_log.now_ms))
         with self.story:
             self._step(event)
         return self._event_log.take()
 
-    def _step(self, event: messages.JobEvent | SuccessionEvent) -> None:
-        if isinstance(event, SuccessionEvent):
-            self.handover_view.take(event)
+    def _step(self, event: messages.JobEvent | GenerationChange) -> None:
+        if isinstance(event, GenerationChange):
+            event.make(self.handover_view)
             self._settle()
         elif not self._lifecycle.status.is_terminal:
             self._take(event)

@@ -21,7 +21,7 @@ from penstock.engine.machines.failover import Restarts
 from penstock.engine.machines.job.deployer import Deployer
 from penstock.engine.machines.job.handed_over import HandedOver
 from penstock.engine.machines.job_state.attempts import Attempts
-from penstock.engine.machines.job_state.job_settings import JobSettings, LoadBalanceMode
+from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.job_state.job_slots import JobSlots, SlotSizes
 from penstock.engine.machines.job_state.job_status import JobLifecycle, JobStatusEvent
 from penstock.engine.machines.scheduling.bulks import (
@@ -39,6 +39,7 @@ from penstock.engine.machines.story import EventLog, Story
 from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.messages import ReleasePartitions, ResetSubtasks
+from penstock.engine.model.options.cluster import LoadBalanceMode
 from penstock.engine.model.states import ExecutionState, JobStatus
 
 

@@ -8,7 +8,6 @@ Knows no slots: it names vertices. Source: Flink PipelinedRegionSchedulingStrate
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Protocol
 
 from penstock.engine.machines.execution.execution_graph import (
@@ -19,6 +18,7 @@ from penstock.engine.machines.execution.execution_graph import (
 )
 from penstock.engine.machines.execution.regions import Region, Regions
 from penstock.engine.model.errors import BrokenInvariant
+from penstock.engine.model.options.scheduling import ConsumeConstraint
 from penstock.engine.model.states import ExecutionState
 
 
@@ -144,17 +144,6 @@ class PipelinedRegionScheduling:
             producers = self._regions.of_all(partition.producer for partition in partitions)
             return all(producer in self._scheduled or producer in taken for producer in producers)
         return all(partition.is_all_data_produced for partition in partitions)
-
-
-class ConsumeConstraint(StrEnum):
-    """How much of a hybrid input must be there before its consumer starts. Blocking inputs must always be complete."""
-
-    UNFINISHED_PRODUCERS = "UNFINISHED_PRODUCERS"
-    """All its producers are scheduled."""
-    ONLY_FINISHED_PRODUCERS = "ONLY_FINISHED_PRODUCERS"
-    """One of its producers has finished."""
-    ALL_PRODUCERS_FINISHED = "ALL_PRODUCERS_FINISHED"
-    """All its producers have finished."""
 
 
 class VertexwiseScheduling:

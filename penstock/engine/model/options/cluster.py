@@ -4,7 +4,27 @@ Source: Flink TaskManagerOptions, JobManagerOptions, ResourceManagerOptions, Hea
 CleanupOptions.
 """
 
-from penstock.engine.model.options.option import OptionGroup, duration, flag, number, text, whole
+from enum import StrEnum
+
+from penstock.engine.model.options.option import (
+    OptionGroup,
+    duration,
+    flag,
+    number,
+    one_of,
+    text,
+    whole,
+    within,
+)
+
+
+class LoadBalanceMode(StrEnum):
+    """How tasks are spread over TaskManagers."""
+
+    NONE = "NONE"
+    SLOTS = "SLOTS"
+    TASKS = "TASKS"
+    MIN_RESOURCES = "MIN_RESOURCES"
 
 
 class TaskManagerOptions(OptionGroup, title="TaskManagers"):
@@ -21,7 +41,7 @@ class TaskManagerOptions(OptionGroup, title="TaskManagers"):
     Also how long a TaskManager whose process lives may get no processor."""
     SLOTS = whole("taskmanager.numberOfTaskSlots", "1")
     """Slots of one TaskManager."""
-    LOAD_BALANCE_MODE = text("taskmanager.load-balance.mode", "NONE")
+    LOAD_BALANCE_MODE = one_of(LoadBalanceMode, str.upper)("taskmanager.load-balance.mode", "NONE")
     """How tasks are spread over TaskManagers: NONE, SLOTS, TASKS or MIN_RESOURCES."""
     EVENLY_SPREAD_OUT_SLOTS = flag("cluster.evenly-spread-out-slots", "false")
     """Older way to set load-balance mode SLOTS. Used when taskmanager.load-balance.mode is not set."""
@@ -161,13 +181,19 @@ class CleanupOptions(OptionGroup, title="Clean-up of ended jobs"):
 
     STRATEGY = text("cleanup-strategy", "exponential-delay", former="cleanup-strategy.type")
     """none (also disable, off): it is tried once. fixed-delay, exponential-delay: it is tried again."""
-    FIXED_ATTEMPTS = whole("cleanup-strategy.fixed-delay.attempts", "2147483647")
+    FIXED_ATTEMPTS = within(whole, 0)("cleanup-strategy.fixed-delay.attempts", "2147483647")
     """With fixed-delay: how many times it is tried again."""
-    FIXED_DELAY = duration("cleanup-strategy.fixed-delay.delay", "1 min")
+    FIXED_DELAY = within(duration, 1)("cleanup-strategy.fixed-delay.delay", "1 min")
     """With fixed-delay: after how long."""
-    EXPONENTIAL_ATTEMPTS = whole("cleanup-strategy.exponential-delay.attempts", "2147483647")
+    EXPONENTIAL_ATTEMPTS = within(whole, 0)(
+        "cleanup-strategy.exponential-delay.attempts", "2147483647"
+    )
     """With exponential-delay: how many times it is tried again."""
-    EXPONENTIAL_FIRST = duration("cleanup-strategy.exponential-delay.initial-backoff", "1 s")
+    EXPONENTIAL_FIRST = within(duration, 1)(
+        "cleanup-strategy.exponential-delay.initial-backoff", "1 s"
+    )
     """With exponential-delay: the first pause. Each following one is twice as long."""
-    EXPONENTIAL_LONGEST = duration("cleanup-strategy.exponential-delay.max-backoff", "1 h")
+    EXPONENTIAL_LONGEST = within(duration, 1)(
+        "cleanup-strategy.exponential-delay.max-backoff", "1 h"
+    )
     """With exponential-delay: the longest pause."""

@@ -8,8 +8,9 @@ ConfigurationUtils; differs: the default is a text as Flink prints it, and a kin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Final, Generic, TypeVar, overload
 
 from penstock.engine.model.errors import ConfigurationError
@@ -143,6 +144,7 @@ def as_text(value: bool | float | list[str] | dict[str, str]) -> str:
 
 
 T = TypeVar("T")
+S = TypeVar("S", bound=str)
 
 NAME: Final = "<name>"
 """Stands in the key of an option that users may set several times, each time for another name."""
@@ -230,6 +232,32 @@ texts: Final = Kind("list of texts", parse_list)
 separated_texts: Final = Kind("list of texts", parse_separated)
 """Texts that may have commas themselves."""
 pairs: Final = Kind("pairs of texts", parse_map)
+
+
+def within(kind: Kind[T], least: float, most: float | None = None) -> Kind[T]:
+    """The same kind, with bounds of its values."""
+    return replace(kind, parse=partial(_parse_within, kind, least, most))
+
+
+def _parse_within(kind: Kind[Any], least: float, most: float | None, text: str, key: str) -> Any:
+    value = kind.parse(text, key)
+    if value < least or (most is not None and value > most):
+        unit = f" {kind.unit}" if kind.unit else ""
+        upper = "" if most is None else f" and at most {most:,}{unit}"
+        raise refusal(key, text, f"at least {least:,}{unit}{upper}")
+    return value
+
+
+def one_of(names: Iterable[S], adapt: Callable[[str], str] = str) -> Kind[S]:
+    """Texts, or an enum of them. `adapt`: makes one of them of another way to write it."""
+    return Kind("text", partial(_parse_one_of, {str(one): one for one in names}, adapt))
+
+
+def _parse_one_of(names: Mapping[str, S], adapt: Callable[[str], str], text: str, key: str) -> S:
+    found = names.get(adapt(text.strip()))
+    if found is None:
+        raise refusal(key, text, f"one of {', '.join(names)}")
+    return found
 
 
 class OptionGroup:

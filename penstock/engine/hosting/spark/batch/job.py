@@ -30,8 +30,8 @@ from penstock.engine.hosting.jobmanager.coordinators.coordinators import (
 from penstock.engine.hosting.jobmanager.driver_streams import PRINT_STREAM, write_text
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
 from penstock.engine.hosting.observer import (
+    AllObservers,
     EngineFailed,
-    GuardedObserver,
     JobEnded,
     JobObserver,
     JobTick,
@@ -172,7 +172,7 @@ class BatchJob(NotRescalable):
         self._plan = plan
         self._runner = runner
         self._settings = settings
-        self._observer = GuardedObserver(observer)
+        self._observer = AllObservers(observer)
         self._master = BatchMaster(job.graph, monotonic_ms(), plan.places)
         self._worker = WorkerThreads(
             "penstock-batch",

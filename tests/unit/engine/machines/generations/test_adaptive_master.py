@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.engine.machines.generations.adaptive_master import why_it_stays
-from penstock.engine.machines.job.handed_over import HoldSlots
+from penstock.engine.machines.job.handover_changes import GenerationChange, HandoverChanges
 from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings
 from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.elastic import RescaleCause, RescaleEnd
@@ -446,7 +446,7 @@ def test_a_subtask_on_a_leaving_taskmanager_moves_to_a_free_slot_and_the_paralle
     bench.run_all()
     (left,) = places(bench)
     bench.rescale(FlatMap=(1, 1), KeyAggSink=(1, 1), Source=(1, 1))
-    bench.job.step(HoldSlots(2))
+    bench.job.step(GenerationChange(HandoverChanges.hold_slots, 2))
     bench.offer("tm3")
     effects = bench.leave(left)
     bench.hand_over(effects)

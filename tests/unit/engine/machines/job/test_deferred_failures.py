@@ -79,7 +79,7 @@ def test_a_lost_taskmanager_is_a_cause_too():
     bench.report(CONSUMERS[1], S.FAILED, LOST)
     bench.lose("tm1")
     assert statuses(bench.effects) == ["RESTARTING"]
-    assert told(bench)[0].is_task_manager_lost
+    assert told(bench)[0].kind == "TaskManagerLost"
 
 
 def test_without_a_cause_the_consumers_report_decides_after_a_while():

@@ -7,11 +7,7 @@ docs/spec/slots.md#sharing-by-local-input: a word count, and Flink's figure.
 import pytest
 
 from penstock.engine.machines.failover import FixedDelayRestart, NoRestart
-from penstock.engine.machines.job_state.job_settings import (
-    JobSettings,
-    LoadBalanceMode,
-    job_settings_of,
-)
+from penstock.engine.machines.job_state.job_settings import JobSettings, job_settings_of
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.ids import AllocationId
@@ -36,6 +32,7 @@ from penstock.engine.model.messages import (
     TaskStateChanged,
     TimerFired,
 )
+from penstock.engine.model.options.cluster import LoadBalanceMode
 from penstock.engine.model.states import ExecutionState as S
 from penstock.engine.model.states import JobStatus
 from tests.tools.machines.job_bench import BROKEN, USER, Bench, cancelled, deployed, statuses
