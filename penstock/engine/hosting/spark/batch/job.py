@@ -62,19 +62,6 @@ from penstock.engine.model.checkpoints import CheckpointStatistics, CheckpointTy
 from penstock.engine.model.errors import ConfigurationError, GraphError, JobExecutionError
 from penstock.engine.model.graph.auto_parallelism import SubpartitionRange
 from penstock.engine.model.ids import JobId, VertexId
-from penstock.engine.model.messages.batch import (
-    BatchEffect,
-    BatchEvent,
-    CancelBatch,
-    CancelStage,
-    CommitResults,
-    ResultsCommitted,
-    RunStage,
-    StageFailed,
-    StageFinished,
-    StartBatch,
-    SubtaskReported,
-)
 from penstock.engine.model.program import JobOutcome, NotRescalable
 from penstock.engine.model.states import JobStatus
 from penstock.engine.runtime.sources.contract import Source
@@ -188,7 +175,7 @@ class BatchJob(NotRescalable):
         self._given = _Given()
 
     def start(self) -> None:
-        self._tell(StartBatch())
+        self._tell(messages.StartBatch())
 
     # ------------------------------------------------------------------ JobControl
 
@@ -215,7 +202,7 @@ class BatchJob(NotRescalable):
         return self._outcome
 
     def cancel(self) -> None:
-        self._tell(CancelBatch())
+        self._tell(messages.CancelBatch())
 
     def interrupted(self) -> bool:
         return interrupted(self._interruptible)
@@ -270,10 +257,10 @@ class BatchJob(NotRescalable):
 
     # ------------------------------------------------------------------ the master's thread
 
-    def _feed(self, event: Callable[[], Sequence[BatchEffect]]) -> None:
+    def _feed(self, event: Callable[[], Sequence[messages.BatchEffect]]) -> None:
         self._worker.put(lambda: self._step(event))
 
-    def _step(self, event: Callable[[], Sequence[BatchEffect]]) -> None:
+    def _step(self, event: Callable[[], Sequence[messages.BatchEffect]]) -> None:
         if self.ended.is_set():
             return
         for effect in event():
@@ -297,17 +284,17 @@ class BatchJob(NotRescalable):
         self._observer.observe(JobEnded(status, self._master))
         self.ended.set()
 
-    def _carry_out(self, effect: BatchEffect) -> None:
+    def _carry_out(self, effect: messages.BatchEffect) -> None:
         match effect:
-            case RunStage(vertex_id, ranges):
+            case messages.RunStage(vertex_id, ranges):
                 stage = self._plan.stage(vertex_id)
                 _start(
                     f"stage-{stage.vertex.name[:40]}",
                     functools.partial(self._run_stage, stage, ranges),
                 )
-            case CancelStage(vertex_id):
+            case messages.CancelStage(vertex_id):
                 self._runner.cancel(vertex_id)
-            case CommitResults():
+            case messages.CommitResults():
                 _start("commit", self._commit)
             case messages.ExecutionStateChanged():
                 log_attempt(_LOG, self.job_id, effect)
@@ -317,7 +304,7 @@ class BatchJob(NotRescalable):
                 self._told_status = effect.status
                 self._observer.observe(effect)
 
-    def _tell(self, event: BatchEvent) -> None:
+    def _tell(self, event: messages.BatchEvent) -> None:
         self._feed(lambda: self._master.step(event, monotonic_ms()))
 
     def _commit(self) -> None:
@@ -330,21 +317,21 @@ class BatchJob(NotRescalable):
         except Exception as error:
             # Errors of a file system or a database: the job fails with them.
             failure = failure_of(error)
-        self._tell(ResultsCommitted(failure))
+        self._tell(messages.ResultsCommitted(failure))
 
     def _print(self) -> None:
         for payload in self._given.collected.pop(PRINT_STREAM, ()):
             lines: list[str] = loads_records(payload)
             write_text(sys.stdout, "\n".join(lines) + "\n")
 
-    def _note(self, vertex_id: VertexId, told: Sequence[Any]) -> Sequence[BatchEffect]:
+    def _note(self, vertex_id: VertexId, told: Sequence[Any]) -> Sequence[messages.BatchEffect]:
         """Take the records that a finished stage has for the driver."""
-        effects: list[BatchEffect] = []
+        effects: list[messages.BatchEffect] = []
         for one in told:
             if isinstance(one, Report):
                 self._given.reports[vertex_id, one.subtask] = one
                 io = _io_of(one)
-                reported = SubtaskReported(vertex_id, one.subtask, io)
+                reported = messages.SubtaskReported(vertex_id, one.subtask, io)
                 effects += self._master.step(reported, monotonic_ms())
                 attempt_id = self._master.attempt_of(vertex_id, one.subtask)
                 self._observer.observe(messages.TaskIoReported(((attempt_id, io),), monotonic_ms()))
@@ -370,17 +357,17 @@ class BatchJob(NotRescalable):
     # ------------------------------------------------------------------ a stage's thread
 
     def _run_stage(self, stage: Stage, ranges: Sequence[SubpartitionRange]) -> None:
-        event: BatchEvent
+        event: messages.BatchEvent
         try:
             result = self._runner.run(self.order_of(stage, ranges))
             told = list(driver_records(result.for_driver))
             self._feed(lambda: self._note(stage.vertex_id, told))
-            event = StageFinished(stage.vertex_id, result.bytes_by_partition)
+            event = messages.StageFinished(stage.vertex_id, result.bytes_by_partition)
         except StageError as error:
-            event = StageFailed(stage.vertex_id, error.failure)
+            event = messages.StageFailed(stage.vertex_id, error.failure)
         except Exception as error:
             # Any error must be told: the master waits for the end of this stage.
-            event = StageFailed(stage.vertex_id, failure_of(error))
+            event = messages.StageFailed(stage.vertex_id, failure_of(error))
         self._tell(event)
 
     def order_of(self, stage: Stage, ranges: Sequence[SubpartitionRange] = ()) -> StageOrder:

@@ -45,18 +45,9 @@ from penstock.engine.hosting.taskmanager.task.outputs_in_flight import OutputsIn
 from penstock.engine.hosting.taskmanager.task.ports import Built, TaskAttempt
 from penstock.engine.hosting.taskmanager.task.restore import groups_of
 from penstock.engine.machines.taskmanager.task_lifecycle import refusal_of_checkpoint
-from penstock.engine.model import checkpoints
+from penstock.engine.model import checkpoints, messages
 from penstock.engine.model.errors import EngineBug
 from penstock.engine.model.ids import DataSetId, ResourceId, TaskManagerLocation
-from penstock.engine.model.messages import (
-    AcknowledgeCheckpoint,
-    CheckpointFailureReason,
-    DeclineCheckpoint,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
-    TriggerCheckpoint,
-)
-from penstock.engine.model.messages.control import StateRequest
 from penstock.engine.runtime.checkpoint.input_checkpoints import InputCheckpoints
 from penstock.engine.runtime.elements import CheckpointBarrier
 from penstock.engine.runtime.state.snapshot import IN_HAND, OperatorSnapshot, Sharing
@@ -251,7 +242,7 @@ class Handover:
         if is_near or holder.resource_id in self._silent:
             return None
         receiver = StateReceiver(handle.size)
-        request = StateRequest(handle.path, handle.offset)
+        request = messages.StateRequest(handle.path, handle.offset)
         plane.consumers.request_state(holder, request, receiver)
         data = receiver.take(PATIENCE_S, self._attempt.check_goes_on)
         if data is not None and zlib.crc32(data) == handle.checksum:
@@ -311,7 +302,7 @@ class TaskCheckpoints:
 
     # ------------------------------------------------------------------ from the driver: any thread
 
-    def trigger(self, message: TriggerCheckpoint) -> None:
+    def trigger(self, message: messages.TriggerCheckpoint) -> None:
         """Take a snapshot between two slices, or decline."""
         refusal = self._refusal()
         if refusal is not None:
@@ -323,7 +314,7 @@ class TaskCheckpoints:
             f"trigger checkpoint {message.checkpoint_id}",
         )
 
-    def completed(self, message: NotifyCheckpointComplete) -> None:
+    def completed(self, message: messages.NotifyCheckpointComplete) -> None:
         self._forget_copies(lambda one: one < message.checkpoint_id)
         self._attempt.mail_to_built(
             lambda built: built.task.notify_checkpoint_complete(message.checkpoint_id),
@@ -331,7 +322,7 @@ class TaskCheckpoints:
             MAX_PRIORITY,
         )
 
-    def aborted(self, message: NotifyCheckpointAborted) -> None:
+    def aborted(self, message: messages.NotifyCheckpointAborted) -> None:
         checkpoint_id, latest = message.checkpoint_id, message.latest_completed_id
         self._under_way.abort(checkpoint_id)
         self._forget_copies(lambda one: one == checkpoint_id)
@@ -352,7 +343,7 @@ class TaskCheckpoints:
         if self._copies is not None:
             self._copies.forget(self._owner, is_over)
 
-    def _refusal(self) -> tuple[CheckpointFailureReason, str] | None:
+    def _refusal(self) -> tuple[messages.CheckpointFailureReason, str] | None:
         state = self._attempt.state
         refusal = refusal_of_checkpoint(state)
         if refusal is not None:
@@ -362,13 +353,15 @@ class TaskCheckpoints:
                 "the tasks of this job have no checkpoint directory (TaskSettings.checkpointing "
                 "is None)"
             )
-            return CheckpointFailureReason.CHECKPOINT_DECLINED, text
+            return messages.CheckpointFailureReason.CHECKPOINT_DECLINED, text
         return None
 
-    def decline(self, checkpoint_id: int, reason: CheckpointFailureReason, text: str = "") -> None:
+    def decline(
+        self, checkpoint_id: int, reason: messages.CheckpointFailureReason, text: str = ""
+    ) -> None:
         """Decline a checkpoint, and drop its snapshot. Any thread."""
         self._under_way.abandon(lambda one: one == checkpoint_id)
-        message = DeclineCheckpoint(self._attempt.attempt_id, checkpoint_id, reason, text)
+        message = messages.DeclineCheckpoint(self._attempt.attempt_id, checkpoint_id, reason, text)
         self._attempt.host.send(message)
 
     # ------------------------------------------------------------------ mailbox thread
@@ -456,7 +449,7 @@ class TaskCheckpoints:
         if not self._attempt.host.snapshot_writers.submit(lambda: self._write(writing)):
             self._under_way.ended(writing, is_kept=False)
             text = f"{MAX_WAITING} snapshots already wait to be written on this TaskManager"
-            self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
+            self.decline(checkpoint_id, messages.CheckpointFailureReason.ASYNC_EXCEPTION, text)
 
     def _time_out_later(self, barrier: CheckpointBarrier) -> None:
         """Let the aligned barriers overtake if they have not left in time."""
@@ -497,13 +490,15 @@ class TaskCheckpoints:
                 written_bytes=writing.written_bytes,
             )
             attempt = self._attempt
-            message = AcknowledgeCheckpoint(attempt.attempt_id, checkpoint_id, state, metrics)
+            message = messages.AcknowledgeCheckpoint(
+                attempt.attempt_id, checkpoint_id, state, metrics
+            )
             attempt.host.send(message)
         except Abandoned:
             pass
         except BaseException as error:  # Any error: the driver waits for an answer.
             text = f"{type(error).__name__}: {error}"
-            self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
+            self.decline(checkpoint_id, messages.CheckpointFailureReason.ASYNC_EXCEPTION, text)
         finally:
             self._under_way.ended(writing, is_kept=is_kept)
             self._attempt.wake()
