@@ -27,11 +27,17 @@ from penstock.engine.machines.job.job_views import TaskPlace, progress_of
 from penstock.engine.machines.job_state import job_status as job_machine
 from penstock.engine.machines.job_state.job_status import JobStatusEvent
 from penstock.engine.machines.story import Story
-from penstock.engine.model import messages
 from penstock.engine.model.graph.auto_parallelism import UNDECIDED, SubpartitionRange, cut, decided
 from penstock.engine.model.graph.job_graph import JobGraph, JobVertex, sort_job_vertices
 from penstock.engine.model.graph.partitioning import ShipStrategy
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, VertexId
+from penstock.engine.model.messages import (
+    ExecutionStateChanged,
+    FailureInfo,
+    JobStatusChanged,
+    VertexProgress,
+    batch,
+)
 from penstock.engine.model.states import ExecutionState, JobStatus
 
 _E, _S = ExecutionEvent, ExecutionState
@@ -52,7 +58,7 @@ class BatchMaster:
         """
         self.graph = ExecutionGraph(job_graph)
         self.status = JobStatus.CREATED
-        self.failure: messages.FailureInfo | None = None
+        self.failure: FailureInfo | None = None
         self.story = Story(f"BatchMaster of {job_graph.job_id}")
         self.exceptions = ExceptionHistory()
         self.bytes_by_partition: dict[VertexId, tuple[int, ...]] = {}
@@ -63,9 +69,9 @@ class BatchMaster:
         self._unsettled: set[VertexId] = set()
         self._is_committing = False
         self._event = ""
-        self._effects: list[messages.BatchEffect] = []
+        self._effects: list[batch.BatchEffect] = []
 
-    def step(self, event: messages.BatchEvent, now_ms: int) -> list[messages.BatchEffect]:
+    def step(self, event: batch.BatchEvent, now_ms: int) -> list[batch.BatchEffect]:
         """Take one event; returns the effects to carry out, in order. Ignored once the job has ended."""
         self._now_ms, self._event = now_ms, type(event).__name__
         if self.status.is_terminal:
@@ -75,22 +81,22 @@ class BatchMaster:
         effects, self._effects = self._effects, []
         return effects
 
-    def _handle(self, event: messages.BatchEvent) -> None:
+    def _handle(self, event: batch.BatchEvent) -> None:
         match event:
-            case messages.StartBatch():
+            case batch.StartBatch():
                 self._move(JobStatusEvent.START)
                 self._run_next()
-            case messages.AttemptSeen():
+            case batch.AttemptSeen():
                 self._on_attempt(event)
-            case messages.SubtaskReported():
+            case batch.SubtaskReported():
                 self._subtask(event.vertex_id, event.subtask).execution.io = event.io
-            case messages.StageFinished():
+            case batch.StageFinished():
                 self._on_finished(event)
-            case messages.StageFailed():
+            case batch.StageFailed():
                 self._on_failed(event)
-            case messages.CancelBatch():
+            case batch.CancelBatch():
                 self._on_cancel()
-            case messages.ResultsCommitted():
+            case batch.ResultsCommitted():
                 self._on_committed(event.failure)
             case _:
                 assert_never(event)
@@ -111,7 +117,7 @@ class BatchMaster:
     def kept_checkpoint(self) -> None:
         """A BATCH job takes no checkpoints."""
 
-    def progress(self) -> list[messages.VertexProgress]:
+    def progress(self) -> list[VertexProgress]:
         """Return one entry per job vertex whose subtasks are known."""
         return progress_of(self.graph)
 
@@ -138,12 +144,12 @@ class BatchMaster:
             for vertex in self._vertices_of(model.vertex_id):
                 self._apply(vertex, vertex.execution, _E.SCHEDULE)
             ranges = self._parallelism.ranges(model, self.bytes_by_partition)
-            self._do(messages.RunStage(model.vertex_id, ranges))
+            self._do(batch.RunStage(model.vertex_id, ranges))
 
     def _is_complete(self, vertex_id: VertexId) -> bool:
         return vertex_id not in self._waiting and vertex_id not in self._running
 
-    def _on_finished(self, event: messages.StageFinished) -> None:
+    def _on_finished(self, event: batch.StageFinished) -> None:
         self._running.discard(event.vertex_id)
         if self.status is not JobStatus.RUNNING:
             self._end_if_nothing_runs()
@@ -154,9 +160,9 @@ class BatchMaster:
         self._run_next()
         if not self._running and not self._waiting:
             self._is_committing = True
-            self._do(messages.CommitResults())
+            self._do(batch.CommitResults())
 
-    def _on_failed(self, event: messages.StageFailed) -> None:
+    def _on_failed(self, event: batch.StageFailed) -> None:
         self._running.discard(event.vertex_id)
         if self.status is JobStatus.RUNNING:
             self.failure = event.failure
@@ -176,7 +182,7 @@ class BatchMaster:
             self._move(JobStatusEvent.CANCEL)
             self._end_all()
 
-    def _on_committed(self, failure: messages.FailureInfo | None) -> None:
+    def _on_committed(self, failure: FailureInfo | None) -> None:
         self._is_committing = False
         if self.status is JobStatus.RUNNING and failure is None:
             self._move(JobStatusEvent.FINALIZED)
@@ -187,7 +193,7 @@ class BatchMaster:
 
     def _end_all(self) -> None:
         for vertex_id in self._running:
-            self._do(messages.CancelStage(vertex_id))
+            self._do(batch.CancelStage(vertex_id))
         for vertex in self.graph.vertices:
             if not vertex.state.is_terminal:
                 self._apply(vertex, vertex.execution, _E.CANCEL)
@@ -206,7 +212,7 @@ class BatchMaster:
 
     # ------------------------------------------------------------------ attempts
 
-    def _on_attempt(self, event: messages.AttemptSeen) -> None:
+    def _on_attempt(self, event: batch.AttemptSeen) -> None:
         """Note an attempt. Ignored while the job is ending, because the end of its stages is enough."""
         if event.vertex_id in self._waiting or self.status is not JobStatus.RUNNING:
             return
@@ -262,7 +268,7 @@ class BatchMaster:
         vertex: ExecutionVertex,
         execution: Execution,
         state: ExecutionState,
-        failure: messages.FailureInfo | None,
+        failure: FailureInfo | None,
     ) -> None:
         """Move the attempt by its table to this state, through the states that were too short to be seen."""
         if execution.state.is_terminal or state is execution.state:
@@ -289,9 +295,7 @@ class BatchMaster:
         execution.apply(event, self._now_ms)
         if execution.state is not old:
             attempt_id = AttemptId(vertex.vertex_id, execution.attempt_id.attempt)
-            changed = messages.ExecutionStateChanged(
-                attempt_id, old, execution.state, self._now_ms, cause
-            )
+            changed = ExecutionStateChanged(attempt_id, old, execution.state, self._now_ms, cause)
             self._do(changed)
 
     # ------------------------------------------------------------------ the job
@@ -300,7 +304,7 @@ class BatchMaster:
         following = job_machine.step(self.status, event)
         if following is not self.status:
             self.status = following
-            self._do(messages.JobStatusChanged(following, self._now_ms, self.failure))
+            self._do(JobStatusChanged(following, self._now_ms, self.failure))
 
     def _subtask(self, vertex_id: VertexId, subtask: int) -> ExecutionVertex:
         return self.graph.vertex(ExecutionVertexId(vertex_id, subtask))
@@ -311,14 +315,14 @@ class BatchMaster:
     def _job_vertex(self, vertex_id: VertexId) -> ExecutionJobVertex:
         return next(v for v in self.graph.job_vertices if v.job_vertex.vertex_id == vertex_id)
 
-    def _do(self, effect: messages.BatchEffect) -> None:
+    def _do(self, effect: batch.BatchEffect) -> None:
         self._effects.append(effect)
         # RunStage has a range for each subtask, which is too long for a line.
-        did = f"RunStage {effect.vertex_id}" if isinstance(effect, messages.RunStage) else effect
+        did = f"RunStage {effect.vertex_id}" if isinstance(effect, batch.RunStage) else effect
         self.story.add(self._event, did)
 
 
-def _replaces(newer: messages.AttemptSeen, known: Execution) -> bool:
+def _replaces(newer: batch.AttemptSeen, known: Execution) -> bool:
     """Whether a newer attempt replaces the known one.
 
     If the known one still runs, only a newer one that has finished does. If the known one has

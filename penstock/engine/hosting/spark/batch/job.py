@@ -62,6 +62,7 @@ from penstock.engine.model.checkpoints import CheckpointStatistics, CheckpointTy
 from penstock.engine.model.errors import ConfigurationError, GraphError, JobExecutionError
 from penstock.engine.model.graph.auto_parallelism import SubpartitionRange
 from penstock.engine.model.ids import JobId, VertexId
+from penstock.engine.model.messages import batch
 from penstock.engine.model.program import JobOutcome, NotRescalable
 from penstock.engine.model.states import JobStatus
 from penstock.engine.runtime.sources.contract import Source
@@ -175,7 +176,7 @@ class BatchJob(NotRescalable):
         self._given = _Given()
 
     def start(self) -> None:
-        self._tell(messages.StartBatch())
+        self._tell(batch.StartBatch())
 
     # ------------------------------------------------------------------ JobControl
 
@@ -202,7 +203,7 @@ class BatchJob(NotRescalable):
         return self._outcome
 
     def cancel(self) -> None:
-        self._tell(messages.CancelBatch())
+        self._tell(batch.CancelBatch())
 
     def interrupted(self) -> bool:
         return interrupted(self._interruptible)
@@ -257,10 +258,10 @@ class BatchJob(NotRescalable):
 
     # ------------------------------------------------------------------ the master's thread
 
-    def _feed(self, event: Callable[[], Sequence[messages.BatchEffect]]) -> None:
+    def _feed(self, event: Callable[[], Sequence[batch.BatchEffect]]) -> None:
         self._worker.put(lambda: self._step(event))
 
-    def _step(self, event: Callable[[], Sequence[messages.BatchEffect]]) -> None:
+    def _step(self, event: Callable[[], Sequence[batch.BatchEffect]]) -> None:
         if self.ended.is_set():
             return
         for effect in event():
@@ -284,17 +285,17 @@ class BatchJob(NotRescalable):
         self._observer.observe(JobEnded(status, self._master))
         self.ended.set()
 
-    def _carry_out(self, effect: messages.BatchEffect) -> None:
+    def _carry_out(self, effect: batch.BatchEffect) -> None:
         match effect:
-            case messages.RunStage(vertex_id, ranges):
+            case batch.RunStage(vertex_id, ranges):
                 stage = self._plan.stage(vertex_id)
                 _start(
                     f"stage-{stage.vertex.name[:40]}",
                     functools.partial(self._run_stage, stage, ranges),
                 )
-            case messages.CancelStage(vertex_id):
+            case batch.CancelStage(vertex_id):
                 self._runner.cancel(vertex_id)
-            case messages.CommitResults():
+            case batch.CommitResults():
                 _start("commit", self._commit)
             case messages.ExecutionStateChanged():
                 log_attempt(_LOG, self.job_id, effect)
@@ -304,7 +305,7 @@ class BatchJob(NotRescalable):
                 self._told_status = effect.status
                 self._observer.observe(effect)
 
-    def _tell(self, event: messages.BatchEvent) -> None:
+    def _tell(self, event: batch.BatchEvent) -> None:
         self._feed(lambda: self._master.step(event, monotonic_ms()))
 
     def _commit(self) -> None:
@@ -317,21 +318,21 @@ class BatchJob(NotRescalable):
         except Exception as error:
             # Errors of a file system or a database: the job fails with them.
             failure = failure_of(error)
-        self._tell(messages.ResultsCommitted(failure))
+        self._tell(batch.ResultsCommitted(failure))
 
     def _print(self) -> None:
         for payload in self._given.collected.pop(PRINT_STREAM, ()):
             lines: list[str] = loads_records(payload)
             write_text(sys.stdout, "\n".join(lines) + "\n")
 
-    def _note(self, vertex_id: VertexId, told: Sequence[Any]) -> Sequence[messages.BatchEffect]:
+    def _note(self, vertex_id: VertexId, told: Sequence[Any]) -> Sequence[batch.BatchEffect]:
         """Take the records that a finished stage has for the driver."""
-        effects: list[messages.BatchEffect] = []
+        effects: list[batch.BatchEffect] = []
         for one in told:
             if isinstance(one, Report):
                 self._given.reports[vertex_id, one.subtask] = one
                 io = _io_of(one)
-                reported = messages.SubtaskReported(vertex_id, one.subtask, io)
+                reported = batch.SubtaskReported(vertex_id, one.subtask, io)
                 effects += self._master.step(reported, monotonic_ms())
                 attempt_id = self._master.attempt_of(vertex_id, one.subtask)
                 self._observer.observe(messages.TaskIoReported(((attempt_id, io),), monotonic_ms()))
@@ -357,17 +358,17 @@ class BatchJob(NotRescalable):
     # ------------------------------------------------------------------ a stage's thread
 
     def _run_stage(self, stage: Stage, ranges: Sequence[SubpartitionRange]) -> None:
-        event: messages.BatchEvent
+        event: batch.BatchEvent
         try:
             result = self._runner.run(self.order_of(stage, ranges))
             told = list(driver_records(result.for_driver))
             self._feed(lambda: self._note(stage.vertex_id, told))
-            event = messages.StageFinished(stage.vertex_id, result.bytes_by_partition)
+            event = batch.StageFinished(stage.vertex_id, result.bytes_by_partition)
         except StageError as error:
-            event = messages.StageFailed(stage.vertex_id, error.failure)
+            event = batch.StageFailed(stage.vertex_id, error.failure)
         except Exception as error:
             # Any error must be told: the master waits for the end of this stage.
-            event = messages.StageFailed(stage.vertex_id, failure_of(error))
+            event = batch.StageFailed(stage.vertex_id, failure_of(error))
         self._tell(event)
 
     def order_of(self, stage: Stage, ranges: Sequence[SubpartitionRange] = ()) -> StageOrder:
