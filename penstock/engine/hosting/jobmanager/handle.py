@@ -68,30 +68,30 @@ class Requirements:
     """The bounds of one job. Any thread."""
 
     def __init__(self, manager: JobManager) -> None:
-        self._manager = manager
+        self.manager = manager
         self._lock = threading.Lock()
 
-    def now(self) -> JobResourceRequirements:
+    def resource_requirements(self) -> JobResourceRequirements:
         """Return the bounds of all vertices: what was asked for, or else 1 up to what the vertex has."""
-        master = self._manager.shell.master
+        master = self.manager.shell.master
         if master.desired is not None:
             return master.desired.bounds
         return default_requirements(master.submitted.vertices.values())
 
-    def change(self, asked: Mapping[str, int | tuple[int, int] | ParallelismBounds]) -> None:
-        """As `ask`, for some vertices. The bounds of the others stay. A number is the upper bound; the lower one is then as
+    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
+        """As `require_resources`, for some vertices. The bounds of the others stay. A number is the upper bound; the lower one is then as
         it is, or less.
 
-        Raises: as `ask`.
+        Raises: as `require_resources`.
         """
-        found = {str(vertex_id): bounds for vertex_id, bounds in self.now().items()}
-        submitted = self._manager.shell.master.submitted
+        found = {str(vertex_id): bounds for vertex_id, bounds in self.resource_requirements().items()}
+        submitted = self.manager.shell.master.submitted
         for name, wanted in asked.items():
             key = str(_meant(submitted, name))
             found[key] = _bounds(wanted, found[key])
-        self.ask(found)
+        self.require_resources(found)
 
-    def ask(self, asked: Mapping[str, ParallelismBounds]) -> None:
+    def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
         """Ask for bounds of all vertices, by name or id. They are kept for a driver that takes the job over.
 
         Raises: RequirementsRefused: the job cannot have them. UpdateUnderWay. ExternalError, OSError: they could not be
@@ -105,7 +105,7 @@ class Requirements:
             self._lock.release()
 
     def _checked(self, asked: Mapping[str, ParallelismBounds]) -> JobResourceRequirements:
-        master = self._manager.shell.master
+        master = self.manager.shell.master
         submitted = master.submitted
         checked = check_requirements(asked, list(submitted.vertices.values()))
         refusals = list(checked.findings)
@@ -123,7 +123,7 @@ class Requirements:
         return checked.requirements
 
     def _refusals_of_job(self) -> list[str]:
-        master, settings = self._manager.shell.master, self._manager.parts.settings
+        master, settings = self.manager.shell.master, self.manager.parts.settings
         found = []
         if settings.job.elastic.is_reactive:
             found.append(
@@ -139,9 +139,9 @@ class Requirements:
         return found if sizes is None else [*found, sizes]
 
     def _apply(self, found: JobResourceRequirements) -> None:
-        self._manager.parts.guard.record_requirements(requirements_as_text(found))
+        self.manager.parts.guard.record_requirements(requirements_as_text(found))
         bounds = tuple((one, each.lower, each.upper) for one, each in found.items())
-        self._manager.feed_soon(lambda now: messages.RescaleJob(bounds, now))
+        self.manager.feed_soon(lambda now: messages.RescaleJob(bounds, now))
 
 
 def _refusals(submitted: JobGraph, parallelism: Mapping[VertexId, int]) -> list[str]:
@@ -178,11 +178,7 @@ def requirements_as_text(found: JobResourceRequirements) -> str:
     return json.dumps(requirements_to_plain(found), sort_keys=True)
 
 
-def _bounds(
-    wanted: int | tuple[int, int] | ParallelismBounds, former: ParallelismBounds
-) -> ParallelismBounds:
-    if isinstance(wanted, ParallelismBounds):
-        return wanted
+def _bounds(wanted: int | tuple[int, int], former: ParallelismBounds) -> ParallelismBounds:
     if isinstance(wanted, int):
         return ParallelismBounds(min(former.lower, wanted) if wanted >= 1 else wanted, wanted)
     lower, upper = wanted
@@ -210,17 +206,16 @@ def start_savepoint(
     return answered
 
 
-class JobHandle:
+class JobHandle(Requirements):
     """`engine.model.program.JobControl` over a JobManager."""
 
     def __init__(self, manager: JobManager, observed: ObservedJob) -> None:
-        self.manager = manager
+        super().__init__(manager)
         self.look = observed.look
         self.checkpoints = observed.checkpoints
         self._interruptible = Interruptible(
             manager.job_graph.name, manager.cancel, lambda: manager.status, observed.way_to_stop
         )
-        self._requirements = Requirements(manager)
         self.flame_graphs = FlameGraphs(
             manager.ask, lambda: dict(manager.shell.where), manager.parts.settings.stacks
         )
@@ -271,12 +266,6 @@ class JobHandle:
 
         return wait
 
-    def resource_requirements(self) -> JobResourceRequirements:
-        return self._requirements.now()
-
-    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
-        self._requirements.change(asked)
-
     def slots_max(self) -> int | None:
         """See `autoscaling.RescaledJob`."""
         return self.manager.shell.resource_manager.slots_max
@@ -293,9 +282,6 @@ class JobHandle:
                 errors = [span.error for span in found.states if span.error]
                 return errors[-1] if errors else str(found.end)
         return None
-
-    def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
-        self._requirements.ask(asked)
 
     def thread_dump(self, resource_id: ResourceId) -> Future[messages.ThreadDump]:
         """Ask a TaskManager for its threads. See `Questions.ask`."""

@@ -298,17 +298,11 @@ class MachineShell:
             messages.StoreCheckpoint(replace(effect.checkpoint, timestamp_ms=at_ms))
         )
 
-    def _do_keep(self, effect: messages.DiscardStates) -> None:
-        self._checkpoints.keep(effect)
-
     def _do_discard(self, effect: messages.DiscardCheckpoint) -> None:
         # A driver that goes on with the failed job begins with it.
         is_failed = self.status is JobStatus.FAILED
         if not is_failed or self.guard.why_left(self._parts.provider.gone) is None:
             self._checkpoints.keep(effect)
-
-    def _do_coordinate(self, effect: Any) -> None:
-        self._checkpoints.coordinate(effect)
 
     def _do_end_checkpoint(self, effect: messages.CoordinatorsCheckpointEnded) -> None:
         self._checkpoints.coordinate(effect)
@@ -331,12 +325,6 @@ class MachineShell:
         slow_ms = self._parts.settings.logs.slow_checkpoint_ms
         log_checkpoint(_LOG, self.job_id, effect, now_ms(), slow_ms)
         self._parts.observer.observe(effect)
-
-    def _do_answer_savepoint(self, effect: messages.SavepointAnswered) -> None:
-        self._checkpoints.answer(effect)
-
-    def _do_declare(self, effect: messages.DeclareRequirements) -> None:
-        self.feed_resources(effect)
 
     def _do_timer(self, effect: messages.SetTimer) -> None:
         former = self._timers.pop(effect.timer, None)
@@ -378,9 +366,6 @@ class MachineShell:
         tell_of_generation(effect, self._coordinators, self._parts.observer)
         if not effect.is_planned and not self._streams.restart(set(effect.former)):
             self.feed_job(messages.FailJob(_not_restartable(_HANDED_OUT), now_ms()))
-
-    def _do_tell_rescales(self, effect: messages.RescalesChanged) -> None:
-        self._parts.observer.observe(effect)
 
     def _do_finalize(self, effect: messages.FinalizeJob) -> None:
         self.guard.before_commit(
@@ -438,7 +423,7 @@ def _not_restartable(text: str) -> messages.FailureInfo:
 
 
 _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
-    messages.DeclareRequirements: MachineShell._do_declare,
+    messages.DeclareRequirements: lambda shell, effect: shell.feed_resources(effect),
     messages.AnswerOffers: MachineShell._do_send,
     messages.DeployTask: MachineShell._do_deploy,
     messages.CancelTask: MachineShell._do_send,
@@ -448,19 +433,19 @@ _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
     messages.SetTimer: MachineShell._do_timer,
     messages.ResetSubtasks: MachineShell._do_reset,
     messages.GraphReplaced: MachineShell._do_replace_graph,
-    messages.RescalesChanged: MachineShell._do_tell_rescales,
+    messages.RescalesChanged: lambda shell, effect: shell._parts.observer.observe(effect),
     messages.FinalizeJob: MachineShell._do_finalize,
     messages.JobStatusChanged: MachineShell._do_status,
     messages.ExecutionStateChanged: MachineShell._do_execution_state,
     messages.TriggerCheckpoint: MachineShell._do_trigger,
     messages.NotifyCheckpointComplete: MachineShell._do_send_stamped,
     messages.NotifyCheckpointAborted: MachineShell._do_send_stamped,
-    messages.SnapshotCoordinators: MachineShell._do_coordinate,
+    messages.SnapshotCoordinators: lambda shell, effect: shell._checkpoints.coordinate(effect),
     messages.CoordinatorsCheckpointEnded: MachineShell._do_end_checkpoint,
     messages.RestoreCoordinators: MachineShell._do_restore,
     messages.StoreCheckpoint: MachineShell._do_store,
     messages.DiscardCheckpoint: MachineShell._do_discard,
-    messages.DiscardStates: MachineShell._do_keep,
+    messages.DiscardStates: lambda shell, effect: shell._checkpoints.keep(effect),
     messages.CheckpointEnded: MachineShell._do_checkpoint_ended,
-    messages.SavepointAnswered: MachineShell._do_answer_savepoint,
+    messages.SavepointAnswered: lambda shell, effect: shell._checkpoints.answer(effect),
 }

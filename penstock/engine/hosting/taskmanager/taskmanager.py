@@ -269,7 +269,7 @@ class TaskManager:
                 self.send(self.heartbeat())
                 self._metrics.tick(now, self._measuring)
             self._look_at_slot_timeouts(now)
-            watch_s = self._watchdog.tick(int(now * 1000), list(self._tasks.values())) / 1000
+            watch_s = self._watchdog.tick(int(now * 1000), self.tasks()) / 1000
             sock.settimeout(max(0.001, min(next_beat, watch_s) - time.monotonic()))
             try:
                 data = sock.recv(1 << 16)
@@ -283,11 +283,8 @@ class TaskManager:
         return self._end_cause
 
     def heartbeat(self) -> messages.Heartbeat:
-        tasks = list(self._tasks.values())
-        progress = self._ended_tasks_progress + sum(task.progress for task in tasks)
-        return messages.Heartbeat(
-            self.config.resource_id, progress, tuple((task.attempt_id, task.io()) for task in tasks)
-        )
+        ios = tuple((task.attempt_id, task.io()) for task in self.tasks())
+        return messages.Heartbeat(self.config.resource_id, self.progress(), ios)
 
     def tasks(self) -> list[TaskThread]:
         """Return the tasks that are here now. Any thread."""
@@ -299,12 +296,12 @@ class TaskManager:
 
     def _measuring(self) -> list[Measuring]:
         """The metrics of the tasks that have any yet."""
-        found = (task.metrics for task in list(self._tasks.values()))
+        found = (task.metrics for task in self.tasks())
         return [metrics for metrics in found if metrics is not None]
 
     def progress(self) -> int:
         """Return a number that rises when any mailbox turns; for the supervisor."""
-        return self._ended_tasks_progress + sum(t.progress for t in list(self._tasks.values()))
+        return self._ended_tasks_progress + sum(task.progress for task in self.tasks())
 
     def abandon(self) -> None:
         """End, as if the connection had broken. Any thread."""
@@ -314,7 +311,7 @@ class TaskManager:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def _close(self) -> None:
-        tasks = list(self._tasks.values())
+        tasks = self.tasks()
         for task in tasks:
             task.cancel()
         deadline = time.monotonic() + _TASK_END_GRACE_S
@@ -441,17 +438,14 @@ class TaskManager:
     def _do_end(self, effect: messages.EndTaskManager) -> None:
         self._end_cause = self._end_cause or effect.cause
 
-    def _for_task(self, attempt_id: AttemptId, action: Callable[[TaskThread], None]) -> None:
-        task = self._tasks.get(attempt_id)
-        if task is not None:  # Otherwise it has ended in the meantime.
-            action(task)
-
 
 def _to_task(action: Callable[[TaskThread, Any], None]) -> Callable[[TaskManager, Any], None]:
     """Make a handler of messages that go to a task, if it is still here."""
 
     def handle(manager: TaskManager, message: Any) -> None:
-        manager._for_task(message.attempt_id, lambda task: action(task, message))
+        task = manager._tasks.get(message.attempt_id)
+        if task is not None:  # Otherwise it has ended in the meantime.
+            action(task, message)
 
     return handle
 
