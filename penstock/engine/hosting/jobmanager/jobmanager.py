@@ -39,21 +39,13 @@ from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.hosting.provider import MasterAddress
 from penstock.engine.hosting.reporting.logs.driver import thread_belongs_to
 from penstock.engine.machines.job.job_master import JobMaster
-from penstock.engine.model import messages
+from penstock.engine.model import ids, messages
 from penstock.engine.model.errors import ExternalError, UserError
-from penstock.engine.model.ids import (
-    AttemptId,
-    BlobKey,
-    FencingToken,
-    JobId,
-    ResourceId,
-    TaskManagerLocation,
-)
 from penstock.engine.model.states import JobStatus
 
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.1
-_MODULES_KEY: Final = BlobKey("modules-user")
+_MODULES_KEY: Final = ids.BlobKey("modules-user")
 _KEEPS_OUTPUT: Final = frozenset({JobStatus.FINISHED, JobStatus.SUSPENDED})
 
 
@@ -74,7 +66,7 @@ class JobManager:
         self._broken: BaseException | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="penstock-jobmanager", daemon=True)
-        token = FencingToken(secrets.token_hex(8))
+        token = ids.FencingToken(secrets.token_hex(8))
         self.credentials = Credentials(new_identity(), token, self.job_id)
         self.coordinators = Coordinators(self.job_id, parts.coordinated, self, parts.classes)
         self._streams = DriverStreams(
@@ -99,7 +91,7 @@ class JobManager:
         self.questions: Questions = Questions(self.shell.links, self._soon, now_ms)
 
     @property
-    def job_id(self) -> JobId:
+    def job_id(self) -> ids.JobId:
         return self.job_graph.job_id
 
     @property
@@ -132,7 +124,7 @@ class JobManager:
 
     # ------------------------------------------------------------------ Callbacks of coordinators
 
-    def send_to_task(self, attempt_id: AttemptId, message: object) -> None:
+    def send_to_task(self, attempt_id: ids.AttemptId, message: object) -> None:
         """Send in order. Any thread. Messages for attempts that have ended are dropped."""
         self._soon(lambda: self.shell.send_in_turn(attempt_id, message))
 
@@ -148,7 +140,7 @@ class JobManager:
 
     def ask(
         self,
-        resource_id: ResourceId,
+        resource_id: ids.ResourceId,
         question: messages.Question,
         timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> Future[Any]:
@@ -291,7 +283,7 @@ class JobManager:
 
     # ------------------------------------------------------------------ Listener of the control server
 
-    def received(self, role: int, message: Any, control: ControlLink) -> ResourceId | None:
+    def received(self, role: int, message: Any, control: ControlLink) -> ids.ResourceId | None:
         """Handle one message. Returns: the sender's id, if the message tells it."""
         if isinstance(message, messages.Heartbeat):
             self._on_heartbeat(role, message, control)
@@ -310,11 +302,11 @@ class JobManager:
             self.shell.answer(message)
         return None
 
-    def disconnected(self, resource_id: ResourceId, cause: str) -> None:
+    def disconnected(self, resource_id: ids.ResourceId, cause: str) -> None:
         self.watch.disconnected(resource_id, cause)
 
     def _on_register(self, message: messages.RegisterTaskManager, control: ControlLink) -> None:
-        location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
+        location = ids.TaskManagerLocation(message.resource_id, message.host, message.data_port)
         self.shell.links.register(location, control)
         self.watch.registered(message.resource_id)
         self.watch.host.registered(message)
@@ -351,7 +343,7 @@ class JobManager:
         if data.attempt_id in self.shell.where:
             self._streams.put(data)
 
-    def _on_host_ended(self, resource_id: ResourceId, cause: str) -> None:
+    def _on_host_ended(self, resource_id: ids.ResourceId, cause: str) -> None:
         """The host of a TaskManager has ended. Any thread."""
         self._soon(lambda: self.watch.host_ended(resource_id, cause))
 

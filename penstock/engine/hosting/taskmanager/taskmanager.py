@@ -50,16 +50,8 @@ from penstock.engine.hosting.taskmanager.task.thread import TaskThread
 from penstock.engine.hosting.taskmanager.user_modules import SharedModules, UserModules
 from penstock.engine.hosting.taskmanager.watchdog import TaskWatchdog, stall_event
 from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
-from penstock.engine.model import messages
+from penstock.engine.model import ids, messages
 from penstock.engine.model.errors import ExternalError
-from penstock.engine.model.ids import (
-    AllocationId,
-    AttemptId,
-    JobId,
-    ResourceId,
-    ResultPartitionId,
-    taskmanager_name,
-)
 from penstock.engine.model.states import ExecutionState
 from penstock.engine.runtime.network.partition.result_partition import ResultPartition
 from penstock.engine.runtime.task.user_errors import user_code_error
@@ -74,7 +66,7 @@ class Answers:
 
     def __init__(
         self,
-        resource_id: ResourceId,
+        resource_id: ids.ResourceId,
         log_path: str,
         tasks: Callable[[], list[TaskThread]],
         send: Callable[[messages.TaskManagerAnswer], None],
@@ -137,9 +129,9 @@ _TRANSITION: Final = "job=%s taskmanager=%s attempt=%s task=%s %s->%s%s"
 class TaskManagerLog:
     """`does`: logs an effect that is about to be carried out. `said`: logs a message to the JobManager."""
 
-    def __init__(self, resource_id: ResourceId) -> None:
+    def __init__(self, resource_id: ids.ResourceId) -> None:
         self._me = resource_id
-        self._tasks: dict[AttemptId, tuple[JobId, str, ExecutionState]] = {}
+        self._tasks: dict[ids.AttemptId, tuple[ids.JobId, str, ExecutionState]] = {}
 
     def does(self, effect: object) -> None:
         match effect:
@@ -172,9 +164,9 @@ class TaskManagerLog:
             case messages.RegisterTaskManager():
                 _LOG.info("taskmanager=%s REGISTERS slots=%d", self._me, message.slots)
 
-    def _moved(self, attempt_id: AttemptId, state: ExecutionState, cause: str = "") -> None:
+    def _moved(self, attempt_id: ids.AttemptId, state: ExecutionState, cause: str = "") -> None:
         """Log a task's transition. A task that was refused never ran here, so only its end is reported."""
-        none = JobId("?"), "?", ExecutionState.CREATED
+        none = ids.JobId("?"), "?", ExecutionState.CREATED
         job_id, name, former = self._tasks.pop(attempt_id, none)
         if not state.is_terminal:
             self._tasks[attempt_id] = job_id, name, state
@@ -193,7 +185,7 @@ class TaskManager:
         self.config = config
         self.task_settings = config.task_settings
         self.host_name = config.data.dialled_host
-        self._tasks: dict[AttemptId, TaskThread] = {}
+        self._tasks: dict[ids.AttemptId, TaskThread] = {}
         self._socket: socket.socket | None = None
         self._end_cause: str | None = None
         self.data_plane = _data_plane(config, self._partition_error, self.abandon)
@@ -205,14 +197,14 @@ class TaskManager:
         self._watchdog = TaskWatchdog(config.task_settings.watch, self._say, self._give_up)
         self._executor = TaskExecutor(config.resource_id, config.slots, config.size)
         self._executor_lock = threading.Lock()  # A task reports its end on its own thread.
-        self._slot_timeouts: list[tuple[float, AllocationId]] = []
+        self._slot_timeouts: list[tuple[float, ids.AllocationId]] = []
         self._send_lock = threading.Lock()
         self._ended_tasks_progress = 0
         self._log = TaskManagerLog(config.resource_id)
         self._modules = UserModules(modules)
         self._answers = Answers(config.resource_id, config.log_path, self.tasks, self.send)
         self._metrics = taskmanager_reporter(
-            taskmanager_name(JobId(config.credentials.cluster_id), config.resource_id),
+            ids.taskmanager_name(ids.JobId(config.credentials.cluster_id), config.resource_id),
             self.host_name,
             Memories(self.data_plane.memory, self.state_backends, config.slots),
             self.task_settings.metrics,
@@ -352,7 +344,7 @@ class TaskManager:
         ident = threading.get_ident()
         return next((task for task in self.tasks() if task.thread_id == ident), None)
 
-    def running_operator(self) -> tuple[AttemptId | None, str]:
+    def running_operator(self) -> tuple[ids.AttemptId | None, str]:
         """Return attempt and operator of the calling thread, to mark the output of user code."""
         task = self.running_task()
         return (None, "") if task is None else (task.attempt_id, task.operator)
@@ -433,7 +425,7 @@ class TaskManager:
 
     def _do_release_partitions(self, effect: messages.ReleasePartitions) -> None:
         for partition_id, producer in effect.partitions:
-            self.data_plane.registry.release(ResultPartitionId(partition_id, producer))
+            self.data_plane.registry.release(ids.ResultPartitionId(partition_id, producer))
 
     def _do_end(self, effect: messages.EndTaskManager) -> None:
         self._end_cause = self._end_cause or effect.cause

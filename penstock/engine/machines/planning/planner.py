@@ -24,16 +24,9 @@ from penstock.engine.machines.planning.plan import (
     alike,
 )
 from penstock.engine.machines.resources.resource_manager import ResourceManager, ResourceSettings
-from penstock.engine.model import messages
+from penstock.engine.model import ids, messages
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.job_graph import JobGraph
-from penstock.engine.model.ids import (
-    AllocationId,
-    AttemptId,
-    ResourceId,
-    TaskManagerLocation,
-    VertexId,
-)
 from penstock.engine.model.slot_size import SlotSize
 from penstock.engine.model.states import ExecutionState
 
@@ -98,7 +91,7 @@ def plan_loss(
 
 @dataclass(slots=True)
 class _Place:
-    location: TaskManagerLocation
+    location: ids.TaskManagerLocation
     slot_index: int
     vertices: list[SubtaskView]
 
@@ -113,18 +106,18 @@ class _Rehearsal:
         self._subtasks = self._job.subtasks()
         self._by_id = {subtask.vertex_id: subtask for subtask in self._subtasks}
         self._resources = ResourceManager(shape.most_slots, len(shape.taskmanagers), resources)
-        self._locations: dict[ResourceId, TaskManagerLocation] = {}
-        self._slot_indices: dict[AllocationId, int] = {}
-        self._sizes: dict[ResourceId, SlotSize] = {}
+        self._locations: dict[ids.ResourceId, ids.TaskManagerLocation] = {}
+        self._slot_indices: dict[ids.AllocationId, int] = {}
+        self._sizes: dict[ids.ResourceId, SlotSize] = {}
         self._events: deque[messages.JobEvent | messages.ResourceEvent] = deque()
-        self._places: dict[AllocationId, _Place] = {}
+        self._places: dict[ids.AllocationId, _Place] = {}
         self._deployed: set[int] = set()
-        self._running: list[AttemptId] = []
+        self._running: list[ids.AttemptId] = []
         self._restarted: list[str] = []
         self._is_closed = False
         if not shape.is_on_demand:
             for number in range(len(shape.taskmanagers)):
-                self._register(messages.StartTaskManager(ResourceId(f"tm-{number + 1}"), 0))
+                self._register(messages.StartTaskManager(ids.ResourceId(f"tm-{number + 1}"), 0))
         self._events.append(messages.StartScheduling(0))
 
     def run(self) -> None:
@@ -138,7 +131,7 @@ class _Rehearsal:
         self._is_closed = True
         self._shape = self._shape.without(names)
         for name in names:
-            resource_id = ResourceId(name)
+            resource_id = ids.ResourceId(name)
             self._places = {
                 allocation_id: place
                 for allocation_id, place in self._places.items()
@@ -170,7 +163,7 @@ class _Rehearsal:
 
     def _vertices(self) -> list[VertexPlan]:
         """Return the job vertices from sources to sinks, like the subtasks."""
-        by_vertex: dict[VertexId, list[SubtaskView]] = {}
+        by_vertex: dict[ids.VertexId, list[SubtaskView]] = {}
         for subtask in self._subtasks:
             by_vertex.setdefault(subtask.vertex_id.vertex_id, []).append(subtask)
         job_vertices = self._job.job_graph.vertices
@@ -243,7 +236,7 @@ class _Rehearsal:
         elif isinstance(effect, messages.FreeSlot):
             self._free(effect.resource_id, effect.allocation_id)
 
-    def _free(self, resource_id: ResourceId, allocation_id: AllocationId) -> None:
+    def _free(self, resource_id: ids.ResourceId, allocation_id: ids.AllocationId) -> None:
         index = self._slot_indices[allocation_id]
         self._events.append(messages.SlotFreed(resource_id, index, allocation_id))
 
@@ -262,7 +255,7 @@ class _Rehearsal:
     def _register(self, wish: messages.StartTaskManager) -> None:
         number = len(self._locations)
         host, slots = self._shape.taskmanagers[number]
-        location = TaskManagerLocation(wish.resource_id, host, 0)
+        location = ids.TaskManagerLocation(wish.resource_id, host, 0)
         self._locations[wish.resource_id] = location
         self._sizes[wish.resource_id] = wish.size
         count = 1 if wish.size else slots
@@ -278,8 +271,8 @@ class _Rehearsal:
 
     def _add(
         self,
-        allocation_id: AllocationId,
-        location: TaskManagerLocation,
+        allocation_id: ids.AllocationId,
+        location: ids.TaskManagerLocation,
         subtasks: list[SubtaskView],
     ) -> None:
         index = self._slot_indices[allocation_id]

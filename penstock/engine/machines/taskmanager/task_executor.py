@@ -20,17 +20,9 @@ from itertools import count
 from typing import Final, TypeAlias
 
 from penstock.engine.machines.story import Story
-from penstock.engine.model import messages
+from penstock.engine.model import ids, messages
 from penstock.engine.model.deployment import TaskDeployment
 from penstock.engine.model.errors import ConfigurationError, IllegalTransition
-from penstock.engine.model.ids import (
-    NO_TOKEN,
-    AllocationId,
-    AttemptId,
-    FencingToken,
-    JobId,
-    ResourceId,
-)
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
 from penstock.engine.model.states import ExecutionState, SlotState
 
@@ -44,16 +36,16 @@ class TaskExecutor:
     `is_ending`: no message counts any more.
     """
 
-    def __init__(self, resource_id: ResourceId, slots: int, size: SlotSize = UNSIZED) -> None:
+    def __init__(self, resource_id: ids.ResourceId, slots: int, size: SlotSize = UNSIZED) -> None:
         """Raises ConfigurationError: less than one slot."""
-        self.leader = NO_TOKEN
+        self.leader = ids.NO_TOKEN
         self.is_ending = False
         self.slots = TaskSlots(slots)
         self.story = Story(f"TaskManager {resource_id}")
         self._resource_id = resource_id
         self._size = size
-        self._jobs: set[JobId] = set()
-        self._slot_of: dict[AttemptId, TaskSlot] = {}
+        self._jobs: set[ids.JobId] = set()
+        self._slot_of: dict[ids.AttemptId, TaskSlot] = {}
         self._effects: list[messages.TaskManagerEffect] = []
         self._event = ""
 
@@ -85,7 +77,7 @@ class TaskExecutor:
     def _counts(self, message: messages.Fenced) -> bool:
         """Whether the message comes from the JobManager that we are registered with."""
         token = message.fencing_token
-        if token == NO_TOKEN or token != self.leader:
+        if token == ids.NO_TOKEN or token != self.leader:
             self.story.add(self._event, f"dropped: fencing token '{token}' is not '{self.leader}'")
             return False
         return True
@@ -118,7 +110,7 @@ class TaskExecutor:
 
     # ------------------------------------------------------------------ the JobManager
 
-    def _on_leader(self, token: FencingToken) -> None:
+    def _on_leader(self, token: ids.FencingToken) -> None:
         if token == self.leader:
             return  # A repeated message.
         former, self.leader = self.leader, token
@@ -147,7 +139,7 @@ class TaskExecutor:
         if is_new:
             self._effects.append(messages.StartSlotTimer(allocation_id))
 
-    def _free(self, allocation_id: AllocationId, cause: str) -> None:
+    def _free(self, allocation_id: ids.AllocationId, cause: str) -> None:
         self._move(self.slots.slot(allocation_id), SlotEvent.FREE, cause)
 
     def _move(
@@ -216,12 +208,12 @@ class TaskExecutor:
         failure = messages.FailureInfo(_REFUSED, text)
         self._effects.append(messages.TaskStateChanged(attempt_id, ExecutionState.FAILED, failure))
 
-    def _on_cancel(self, attempt_id: AttemptId) -> None:
+    def _on_cancel(self, attempt_id: ids.AttemptId) -> None:
         if attempt_id in self._slot_of:  # Otherwise it has ended in the meantime.
             self.story.add(self._event, f"{attempt_id} is to stop")
             self._effects.append(messages.StopTask(attempt_id, "its JobMaster cancels it"))
 
-    def _on_task_ended(self, attempt_id: AttemptId) -> None:
+    def _on_task_ended(self, attempt_id: ids.AttemptId) -> None:
         slot = self._slot_of.pop(attempt_id, None)
         if slot is None:
             return
@@ -322,18 +314,18 @@ class TaskSlot:
     """One allocation. `ended`: attempts that were in it; a repeated message does not start them again."""
 
     index: int
-    job_id: JobId
-    allocation_id: AllocationId
+    job_id: ids.JobId
+    allocation_id: ids.AllocationId
     state: SlotState = SlotState.FREE
-    attempts: set[AttemptId] = field(default_factory=set)
-    ended: set[AttemptId] = field(default_factory=set)
+    attempts: set[ids.AttemptId] = field(default_factory=set)
+    ended: set[ids.AttemptId] = field(default_factory=set)
 
     def move(self, event: SlotEvent) -> SlotConsequence:
         """Raises: IllegalTransition."""
         self.state, consequence = step(self.allocation_id, self.state, event)
         return consequence
 
-    def add(self, attempt_id: AttemptId) -> None:
+    def add(self, attempt_id: ids.AttemptId) -> None:
         """Add an attempt. Raises: IllegalTransition: the slot is not active, or the attempt is or was in it."""
         is_known = attempt_id in self.attempts or attempt_id in self.ended
         if self.state is not SlotState.ACTIVE or is_known:
@@ -341,7 +333,7 @@ class TaskSlot:
             raise IllegalTransition(f"slot {self.allocation_id} cannot take {attempt_id}: {why}.")
         self.attempts.add(attempt_id)
 
-    def leave(self, attempt_id: AttemptId) -> bool:
+    def leave(self, attempt_id: ids.AttemptId) -> bool:
         """The attempt has ended. Returns: whether none is left."""
         self.attempts.remove(attempt_id)
         self.ended.add(attempt_id)
@@ -369,11 +361,13 @@ class TaskSlots:
                 "taskmanager.numberOfTaskSlots to 1 or more."
             )
         self._count = slots
-        self._by_allocation: dict[AllocationId, TaskSlot] = {}
+        self._by_allocation: dict[ids.AllocationId, TaskSlot] = {}
         self._by_index: dict[int, TaskSlot] = {}
-        self._past: set[AllocationId] = set()
+        self._past: set[ids.AllocationId] = set()
 
-    def requested(self, index: int, job_id: JobId, allocation_id: AllocationId) -> TaskSlot | None:
+    def requested(
+        self, index: int, job_id: ids.JobId, allocation_id: ids.AllocationId
+    ) -> TaskSlot | None:
         """Return the slot of this allocation; a new one is made. `index` -1: any, dynamic.
 
         None: the place is taken, or the allocation is over; a repeated request does not bring it
@@ -393,11 +387,11 @@ class TaskSlots:
         self._by_allocation[allocation_id] = self._by_index[index] = slot
         return slot
 
-    def slot(self, allocation_id: AllocationId) -> TaskSlot | None:
+    def slot(self, allocation_id: ids.AllocationId) -> TaskSlot | None:
         """Return the slot; None: the allocation was never here, or is over."""
         return self._by_allocation.get(allocation_id)
 
-    def owner(self, index: int) -> AllocationId | None:
+    def owner(self, index: int) -> ids.AllocationId | None:
         """Return the allocation that has the place now."""
         slot = self._by_index.get(index)
         return None if slot is None else slot.allocation_id
