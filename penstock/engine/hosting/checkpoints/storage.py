@@ -29,7 +29,7 @@ import secrets
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final
 
 from penstock.engine.hosting.os import file_systems
@@ -559,33 +559,26 @@ class CheckpointStorage:
         return any(name == METADATA for name, _ in self._files.list(folder))
 
 
+@dataclass(eq=False, repr=False)
 class StateWriter:
     """Writes the parts of one subtask's state, in one file if they are large. Call `close` before
     passing on its handles.
-    """
 
-    def __init__(
-        self,
-        place: Callable[[str], tuple[file_systems.Files, str]],
-        folder: str,
-        inline_bytes: int,
-        shared: str,
-        drop_empty: Callable[[Sequence[str]], None],
-    ) -> None:
-        """`place`: returns the file system of a path or URI, and the path in it. `shared`: prefix
+    `_place`: returns the file system of a path or URI, and the path in it. `_shared`: prefix
         of paths of shared files.
 
-        `drop_empty`: is told of folders that may be empty now.
-        """
-        self._drop_empty = drop_empty
-        self._place = place
-        self._folder = folder
-        self._inline_bytes = inline_bytes
-        self._shared = shared
-        self._shared_paths: list[str] = []
-        self._path = ""
-        self._stream: file_systems.ByteSink | None = None
-        self._size = 0
+        `_drop_empty`: is told of folders that may be empty now.
+    """
+
+    _place: Callable[[str], tuple[file_systems.Files, str]]
+    _folder: str
+    _inline_bytes: int
+    _shared: str
+    _drop_empty: Callable[[Sequence[str]], None]
+    _shared_paths: list[str] = field(default_factory=list)
+    _path: str = ""
+    _stream: file_systems.ByteSink | None = None
+    _size: int = 0
 
     def add(self, data: bytes) -> StateHandle:
         """Raises: CheckpointIoError."""

@@ -7,6 +7,7 @@ the ResourceManager.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
@@ -55,29 +56,21 @@ class SlotSizes:
         return _USUAL_SLOT if self.by_profile else ANY
 
 
+@dataclass(eq=False, repr=False)
 class JobSlots:
     """`pool`: slots that the job holds. `shared_slots`: the tasks in them. `freed`: allocations that are over.
 
     `declared`: what was declared to the ResourceManager last.
     """
 
-    def __init__(
-        self,
-        graph: ExecutionGraph,
-        pool: SlotPool,
-        shared_slots: SharedSlots,
-        sizes: SlotSizes,
-        attempts: Attempts,
-        event_log: EventLog,
-    ) -> None:
-        self.pool = pool
-        self.shared_slots = shared_slots
-        self.freed: set[AllocationId] = set()
-        self.declared: Declared = (0, ())
-        self._graph = graph
-        self._sizes = sizes
-        self._attempts = attempts
-        self._event_log = event_log
+    _graph: ExecutionGraph
+    pool: SlotPool
+    shared_slots: SharedSlots
+    _sizes: SlotSizes
+    _attempts: Attempts
+    _event_log: EventLog
+    freed: set[AllocationId] = field(default_factory=set)
+    declared: Declared = field(default_factory=lambda: (0, ()))
 
     def take_offers(self, event: messages.SlotsOffered, *, is_any_welcome: bool) -> None:
         """Take offers, except those of a TaskManager that is gone. `is_any_welcome`: the job

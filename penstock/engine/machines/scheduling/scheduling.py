@@ -8,6 +8,7 @@ Knows no slots: it names vertices. Source: Flink PipelinedRegionSchedulingStrate
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.engine.machines.execution.execution_graph import (
@@ -146,6 +147,7 @@ class PipelinedRegionScheduling:
         return all(partition.is_all_data_produced for partition in partitions)
 
 
+@dataclass(eq=False, repr=False)
 class VertexwiseScheduling:
     """Which subtasks to deploy next, one by one: for BATCH jobs, whose regions need not be deployed as
     a whole.
@@ -158,14 +160,9 @@ class VertexwiseScheduling:
     Every method returns what to allocate and deploy: lists of one vertex, in topological order.
     """
 
-    def __init__(
-        self,
-        graph: ExecutionGraph,
-        constraint: ConsumeConstraint = ConsumeConstraint.UNFINISHED_PRODUCERS,
-    ) -> None:
-        self._graph = graph
-        self._constraint = constraint
-        self._scheduled: set[int] = set()
+    _graph: ExecutionGraph
+    _constraint: ConsumeConstraint = ConsumeConstraint.UNFINISHED_PRODUCERS
+    _scheduled: set[int] = field(default_factory=set)
 
     def start(self) -> list[list[ExecutionVertex]]:
         """Return the subtasks that read nothing."""

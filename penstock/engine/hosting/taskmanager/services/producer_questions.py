@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.engine.model.ids import AttemptId, ResultPartitionId
@@ -20,18 +21,14 @@ Answered = Callable[[ProducerAnswer], None]
 _Key = tuple[AttemptId, ResultPartitionId]
 
 
+@dataclass(eq=False, repr=False)
 class ProducerQuestions:
     """Args: send: a message to the JobManager. call_later: (delay in ms, action)."""
 
-    def __init__(
-        self,
-        send: Callable[[object], None],
-        call_later: Callable[[int, Callable[[], None]], None],
-    ) -> None:
-        self._send = send
-        self._call_later = call_later
-        self._lock = threading.Lock()
-        self._open: dict[_Key, list[Answered]] = {}
+    _send: Callable[[object], None]
+    _call_later: Callable[[int, Callable[[], None]], None]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _open: dict[_Key, list[Answered]] = field(default_factory=dict)
 
     def ask(self, consumer: AttemptId, partition_id: ResultPartitionId, answered: Answered) -> None:
         """Ask. `answered` is called once: with the state, or with the reason why there is none."""
