@@ -84,7 +84,9 @@ class Requirements:
 
         Raises: as `require_resources`.
         """
-        found = {str(vertex_id): bounds for vertex_id, bounds in self.resource_requirements().items()}
+        found = {
+            str(vertex_id): bounds for vertex_id, bounds in self.resource_requirements().items()
+        }
         submitted = self.manager.shell.master.submitted
         for name, wanted in asked.items():
             key = str(_meant(submitted, name))

@@ -224,7 +224,7 @@ class BatchJob(NotRescalable):
         """Counters of the subtasks that have finished."""
         names = {vertex_id: vertex.name for vertex_id, vertex in self._job.graph.vertices.items()}
         return [
-            (names[vertex_id], subtask, _io_of(report))
+            (names[vertex_id], subtask, report.io)
             for (vertex_id, subtask), report in sorted(self._given.reports.items())
         ]
 
@@ -331,11 +331,12 @@ class BatchJob(NotRescalable):
         for one in told:
             if isinstance(one, Report):
                 self._given.reports[vertex_id, one.subtask] = one
-                io = _io_of(one)
-                reported = batch.SubtaskReported(vertex_id, one.subtask, io)
+                reported = batch.SubtaskReported(vertex_id, one.subtask, one.io)
                 effects += self._master.step(reported, monotonic_ms())
                 attempt_id = self._master.attempt_of(vertex_id, one.subtask)
-                self._observer.observe(messages.TaskIoReported(((attempt_id, io),), monotonic_ms()))
+                self._observer.observe(
+                    messages.TaskIoReported(((attempt_id, one.io),), monotonic_ms())
+                )
                 self._given.committables += [
                     messages.Committable(*pair) for pair in one.committables
                 ]
@@ -406,16 +407,6 @@ class BatchJob(NotRescalable):
             job_parameters=tuple(parameters.items()),
             vertex_id=vertex.vertex_id,
         )
-
-
-def _io_of(report: Report) -> messages.TaskIo:
-    return messages.TaskIo(
-        records_in=report.records_in,
-        records_out=report.records_out,
-        late_records_dropped=report.late_records_dropped,
-        user_metrics=report.user_metrics,
-        user_metrics_left_out=report.user_metrics_left_out,
-    )
 
 
 def _start(name: str, run: Callable[[], None]) -> None:

@@ -44,7 +44,6 @@ def run(
     `orders`: pickled by the driver, and authenticated by Spark. `tell_aside`: takes the record for
     the driver; None: it is yielded with the others.
     """
-    os.environ[VARIABLE] = sys.executable
     told: Orders = pickle.loads(orders)
     for partition, record in _records(told, subtask, attempt, records):
         if tell_aside is not None and partition == told.driver_partition:
@@ -54,9 +53,10 @@ def run(
         yield record
 
 
-def frames(orders: bytes, subtask: int, attempt: int, records: Iterator[bytes]) -> Iterator[bytes]:
+def frames(
+    orders: bytes, subtask: int, attempt: int, records: Iterator[bytes], _tell_aside: None
+) -> Iterator[bytes]:
     """Yield the Arrow messages of the stage whose result becomes a DataFrame. Arguments: see `run`."""
-    os.environ[VARIABLE] = sys.executable
     for partition, record in _records(pickle.loads(orders), subtask, attempt, records):
         if partition == FRAME_PARTITION:
             yield record
@@ -65,6 +65,7 @@ def frames(orders: bytes, subtask: int, attempt: int, records: Iterator[bytes]) 
 def _records(
     told: Orders, subtask: int, attempt: int, records: Iterator[bytes]
 ) -> Iterator[tuple[int, bytes]]:
+    os.environ[VARIABLE] = sys.executable
     try:
         check_here()
         yield from BatchTask(told, subtask, attempt, records).run()

@@ -244,7 +244,7 @@ class SparkRunner:
         *stages, last = orders
         for order in stages:
             self._shuffles[order.stage.vertex_id] = self._shuffled(self._body(order, None))
-        task = _frame_task_of(self._shipped_of(last))
+        task = _task_of(self._shipped_of(last)._replace(makes_frame=True), None)
         return self._inputs(last).mapPartitionsWithIndex(task, preservesPartitioning=True)
 
     # ------------------------------------------------------------------ the two kinds of stages
@@ -410,16 +410,6 @@ def _task_of(shipped: Any, aside: Any) -> Callable[[int, Any], Iterator[bytes]]:
 
     def run(index: int, records: Any) -> Any:
         return run_subtask(shipped, aside, index, records)
-
-    run.__module__ = "__main__"  # Pickled by value, like everything in the Spark closure.
-    return run
-
-
-def _frame_task_of(shipped: Any) -> Callable[[int, Any], Iterator[bytes]]:
-    run_frame_subtask = spark_task.run_frame_subtask
-
-    def run(index: int, records: Any) -> Any:
-        return run_frame_subtask(shipped, index, records)
 
     run.__module__ = "__main__"  # Pickled by value, like everything in the Spark closure.
     return run
