@@ -11,7 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from penstock.engine.machines.rescaling.slot_allocator import SharingGroup, VertexParallelism
-from penstock.engine.model import elastic
+from penstock.engine.model.elastic import (
+    Change,
+    Rescale,
+    RescaleCause,
+    RescaleEnd,
+    RescaleOutcome,
+    Rescales,
+)
 
 
 class RescaleHistory:
@@ -24,26 +31,26 @@ class RescaleHistory:
         """`size`: how many are kept; 0: none, but they are counted."""
         self.changes = 0
         self._size = size
-        self._ended: deque[elastic.Rescale] = deque(maxlen=size)
-        self.current: elastic.Rescale | None = None
-        self._counts: Counter[elastic.RescaleOutcome] = Counter()
-        self._latest: dict[elastic.RescaleOutcome, elastic.Rescale] = {}
+        self._ended: deque[Rescale] = deque(maxlen=size)
+        self.current: Rescale | None = None
+        self._counts: Counter[RescaleOutcome] = Counter()
+        self._latest: dict[RescaleOutcome, Rescale] = {}
         self._attempts: tuple[str, int] = ("", 0)
 
     @property
-    def counts(self) -> Mapping[elastic.RescaleOutcome, int]:
+    def counts(self) -> Mapping[RescaleOutcome, int]:
         """Rescales that have ended, also those that are no longer kept."""
-        return {outcome: self._counts[outcome] for outcome in elastic.RescaleOutcome}
+        return {outcome: self._counts[outcome] for outcome in RescaleOutcome}
 
     @property
-    def latest(self) -> Mapping[elastic.RescaleOutcome, elastic.Rescale]:
+    def latest(self) -> Mapping[RescaleOutcome, Rescale]:
         """The newest of each outcome, even if it is no longer among those that are kept; none if the size is 0."""
         return dict(self._latest)
 
     def begin(
         self,
         ids: tuple[str, str],
-        cause: elastic.RescaleCause,
+        cause: RescaleCause,
         now_ms: int,
         groups: tuple[SharingGroup, ...],
         before: VertexParallelism | None = None,
@@ -61,19 +68,19 @@ class RescaleHistory:
         self._attempts = (requirements_id, attempt)
         vertices_before = before.of_vertex if before else {}
         slots_before = before.slots_of_group if before else {}
-        self.current = elastic.Rescale(
+        self.current = Rescale(
             rescale_id,
             requirements_id,
             attempt,
             cause,
             now_ms,
             vertices={
-                vertex: elastic.Change(bounds.upper, bounds.lower, vertices_before.get(vertex))
+                vertex: Change(bounds.upper, bounds.lower, vertices_before.get(vertex))
                 for group in groups
                 for vertex, bounds in group.bounds.items()
             },
             group_slots={
-                group.name: elastic.Change(group.upper, group.lower, slots_before.get(group.name))
+                group.name: Change(group.upper, group.lower, slots_before.get(group.name))
                 for group in groups
             },
             group_of_vertex={vertex: group.name for group in groups for vertex in group.bounds},
@@ -92,7 +99,7 @@ class RescaleHistory:
             self.current = self.current.decided(parallelism.of_vertex, parallelism.slots_of_group)
             self.changes += 1
 
-    def end(self, end: elastic.RescaleEnd, now_ms: int, error: str | None = None) -> None:
+    def end(self, end: RescaleEnd, now_ms: int, error: str | None = None) -> None:
         """The rescale under way ends. `error`: what ended its last state."""
         if self.current is None:
             return
@@ -105,11 +112,11 @@ class RescaleHistory:
             self._latest[end.outcome] = ended
         self.changes += 1
 
-    def snapshot(self) -> elastic.Rescales:
+    def snapshot(self) -> Rescales:
         """All that is known now."""
-        return elastic.Rescales(tuple(self), self.counts, self.latest, self.current is not None)
+        return Rescales(tuple(self), self.counts, self.latest, self.current is not None)
 
-    def __iter__(self) -> Iterator[elastic.Rescale]:
+    def __iter__(self) -> Iterator[Rescale]:
         yield from self._ended
         if self.current is not None and self._size:
             yield self.current
@@ -119,9 +126,9 @@ class RescaleHistory:
 
 
 _ENDED_BY = {
-    elastic.RescaleCause.INITIAL_SCHEDULE: elastic.RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE,
-    elastic.RescaleCause.UPDATE_REQUIREMENT: elastic.RescaleEnd.RESOURCE_REQUIREMENTS_UPDATED,
-    elastic.RescaleCause.NEW_RESOURCE_AVAILABLE: elastic.RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE,
-    elastic.RescaleCause.RECOVERABLE_FAILOVER: elastic.RescaleEnd.JOB_FAILOVER_RESTARTING,
+    RescaleCause.INITIAL_SCHEDULE: RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE,
+    RescaleCause.UPDATE_REQUIREMENT: RescaleEnd.RESOURCE_REQUIREMENTS_UPDATED,
+    RescaleCause.NEW_RESOURCE_AVAILABLE: RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE,
+    RescaleCause.RECOVERABLE_FAILOVER: RescaleEnd.JOB_FAILOVER_RESTARTING,
 }
 """Why a rescale ends that another one replaces, by the cause of the other."""

@@ -44,9 +44,9 @@ def run(
     `orders`: pickled by the driver, and authenticated by Spark. `tell_aside`: takes the record for
     the driver; None: it is yielded with the others.
     """
-    told: Orders = pickle.loads(orders)
-    for partition, record in _records(told, subtask, attempt, records):
-        if tell_aside is not None and partition == told.driver_partition:
+    stage: Orders = pickle.loads(orders)
+    for partition, record in _records(stage, subtask, attempt, records):
+        if tell_aside is not None and partition == stage.driver_partition:
             tell_aside(record)
             continue
         yield _KEY.pack(partition)
