@@ -15,11 +15,7 @@ from collections.abc import Sequence
 from penstock.engine.machines.checkpoints.restore import adopt_max_parallelism
 from penstock.engine.machines.execution.execution import Consequence, ExecutionEvent
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.engine.machines.execution.regions import (
-    Regions,
-    ReleaseAtEnd,
-    ReleaseByRegion,
-)
+from penstock.engine.machines.execution.regions import Regions, ReleaseByRegion
 from penstock.engine.machines.failover import RestartAll, RestartRegions
 from penstock.engine.machines.job.exception_history import ExceptionHistory
 from penstock.engine.machines.job.failure_handler import FailureHandler
@@ -88,7 +84,7 @@ class JobMaster:
         is_full = settings.failover is FailoverMode.FULL
         failover = RestartAll(graph) if is_full else RestartRegions(regions)
         is_released = settings.is_released_during_job
-        release = ReleaseByRegion(graph, regions) if is_released else ReleaseAtEnd()
+        release = ReleaseByRegion(graph, regions) if is_released else None
         self.state = state = job_state_of(graph, settings, now_ms, completed, release, left)
         if left is not None:
             adopt_attempts(graph, left)

@@ -16,7 +16,7 @@ from penstock.engine.machines.execution.execution_graph import (
     ExecutionVertex,
     ResultPartition,
 )
-from penstock.engine.machines.execution.regions import PartitionRelease
+from penstock.engine.machines.execution.regions import ReleaseByRegion
 from penstock.engine.machines.failover import Restarts
 from penstock.engine.machines.job.deployer import Deployer
 from penstock.engine.machines.job.handed_over import HandedOver
@@ -64,7 +64,7 @@ def job_state_of(
     settings: JobSettings,
     now_ms: int,
     completed: Sequence[CompletedCheckpoint],
-    policy: PartitionRelease,
+    policy: ReleaseByRegion | None,
     left: HandedOver | None = None,
 ) -> JobState:
     """`left`: by the generation before; None: this is the first one.
@@ -198,8 +198,9 @@ class JobResults:
     """
 
     def __init__(
-        self, graph: ExecutionGraph, policy: PartitionRelease, event_log: EventLog
+        self, graph: ExecutionGraph, policy: ReleaseByRegion | None, event_log: EventLog
     ) -> None:
+        """`policy` None: nothing is released before the job ends."""
         self._graph = graph
         self._policy = policy
         self._event_log = event_log
@@ -217,13 +218,13 @@ class JobResults:
 
     def on_finished(self, vertex: ExecutionVertex) -> None:
         """A vertex has finished: release results that no other vertex will read."""
-        for partition in self._policy.on_finished(vertex):
+        for partition in () if self._policy is None else self._policy.on_finished(vertex):
             self.release(partition.producer, (partition,))
 
     def on_reset(self, vertex: ExecutionVertex) -> None:
         """A vertex starts again and will make its results again."""
         self.release(vertex, vertex.partitions)
-        if vertex.state is ExecutionState.FINISHED:
+        if vertex.state is ExecutionState.FINISHED and self._policy is not None:
             self._policy.on_unfinished(vertex)
 
     def release(self, vertex: ExecutionVertex, partitions: Iterable[ResultPartition]) -> None:
