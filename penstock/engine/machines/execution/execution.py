@@ -113,17 +113,9 @@ STALE: Final = frozenset({  # Events that were right when sent, but are late whe
     (_S.FAILED, _E.REPORT_CANCELED), (_S.FAILED, _E.FAIL),
 })
 IMPOSSIBLE: Final = frozenset({  # Events that are never right. Nothing enters RECONCILING.
-    (_S.CREATED, _E.DEPLOY), (_S.CREATED, _E.RESET),
-    (_S.SCHEDULED, _E.SCHEDULE), (_S.SCHEDULED, _E.RESET),
-    (_S.DEPLOYING, _E.SCHEDULE), (_S.DEPLOYING, _E.DEPLOY), (_S.DEPLOYING, _E.RESET),
-    (_S.INITIALIZING, _E.SCHEDULE), (_S.INITIALIZING, _E.DEPLOY), (_S.INITIALIZING, _E.RESET),
-    (_S.RUNNING, _E.SCHEDULE), (_S.RUNNING, _E.DEPLOY), (_S.RUNNING, _E.RESET),
-    (_S.CANCELING, _E.SCHEDULE), (_S.CANCELING, _E.DEPLOY), (_S.CANCELING, _E.RESET),
-    (_S.FINISHED, _E.SCHEDULE), (_S.FINISHED, _E.DEPLOY),
-    (_S.CANCELED, _E.SCHEDULE), (_S.CANCELED, _E.DEPLOY),
-    (_S.FAILED, _E.SCHEDULE), (_S.FAILED, _E.DEPLOY),
+    *((state, event) for state in _S for event in (_E.SCHEDULE, _E.DEPLOY, _E.RESET)),
     *((_S.RECONCILING, event) for event in _E),
-})
+}) - TABLE.keys()
 # fmt: on
 
 
