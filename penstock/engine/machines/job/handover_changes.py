@@ -1,6 +1,6 @@
 """The changes of one generation of a job: how it begins, and how it gives way to the next one.
 
-`GenerationHandover` reports its progress. Who decides: `engine/machines/generations`.
+Who decides: `engine/machines/generations`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,118 @@ from penstock.engine.model.states import ExecutionState, JobStatus
 _MAY_BE_IN_A_CHECKPOINT = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
 
 
-class GenerationHandover:
+def _has_savepoint(coordinator: CheckpointCoordinator) -> bool:
+    """Whether a user waits for a savepoint. It comes before a handover."""
+    return any(one.checkpoint_type.is_savepoint for one in coordinator.asked_for)
+
+
+# ---------------------------------------------------------------------- state locality
+# Which slot each slot sharing group of a new generation gets, so that much of its keyed state is
+# on its TaskManager already.
+#
+# Source: Flink StateLocalitySlotAssigner, AdaptiveScheduler
+# (docs/spec/elasticity.md#slot-assignment). Differs: the groups are those of the job's slot
+# sharing, which need not have subtasks of one index.
+
+
+def slots_by_state(
+    groups: Sequence[SharingGroup],
+    free: Sequence[SlotPlace],
+    former: ExecutionGraph,
+    latest: CompletedCheckpoint | None,
+) -> dict[SharingGroup, AllocationId]:
+    """Return a slot for each group; none if the slots are too few. `latest`: the checkpoint with which the generation
+    begins.
+    """
+    if len(free) < len(groups):
+        return {}
+    wanted = [
+        ExecutionGroup(
+            group.slot_sharing_group,
+            group.index,
+            tuple(vertex.vertex_id for vertex in group.vertices),
+        )
+        for group in groups
+    ]
+    by_index = {group.index: group for group in groups}
+    found = by_state(wanted, free, former_assignment(former, latest))
+    return {by_index[group.index]: slot for slot, group in found.items()}
+
+
+def former_assignment(
+    former: ExecutionGraph, latest: CompletedCheckpoint | None
+) -> FormerAssignment:
+    """Return where the former generation had its state. `latest` None: nothing is known of its bytes."""
+    places = {}
+    for vertex in former.vertices:
+        location = vertex.execution.location or vertex.last_location
+        allocation_id = vertex.execution.allocation_id or vertex.last_allocation_id
+        if location is not None and allocation_id is not None:
+            places[vertex.vertex_id] = FormerPlace(allocation_id, location.host)
+    vertices = former.job_graph.vertices
+    bytes_of = {} if latest is None else _keyed_bytes(latest)
+    return FormerAssignment(
+        places,
+        parallelism_of(former.job_graph),
+        {name: vertex.max_parallelism for name, vertex in vertices.items()},
+        {name: _held(vertex, bytes_of) for name, vertex in vertices.items()},
+    )
+
+
+def _held(vertex: JobVertex, bytes_of: Mapping[str, int]) -> int:
+    return sum(bytes_of.get(operator.uid, 0) for operator in vertex.operators)
+
+
+def _keyed_bytes(checkpoint: CompletedCheckpoint) -> dict[str, int]:
+    """The bytes of keyed state by the uid of the operator."""
+    found: dict[str, int] = {}
+    for operator in checkpoint.operators:
+        states = [state for state in operator.subtasks if state is not None]
+        handles = [one.handle for state in states for one in state.keyed]
+        files = [file for state in states for one in state.databases for _, file in one.files]
+        found[operator.uid] = sum(handle.size for handle in (*handles, *files))
+    return found
+
+
+# ---------------------------------------------------------------------- handover changes
+
+
+def seat_beside(
+    graph: ExecutionGraph,
+    shared_slots: SharedSlots,
+    left: HandedOver,
+    leaving: Collection[ResourceId],
+) -> None:
+    """Give those that run on the seats that they have. Each group of new subtasks shares one of these slots, so that no
+    more slots are used than needed, but not on a TaskManager that is `leaving`. What is left over asks for slots of its
+    own.
+
+    A group goes to the slot where one of its subtasks was before, if it can.
+    """
+    groups = list(shared_slots.groups)
+    vertices = graph.vertices
+    kept = {one.vertex_id: one for one in vertices if one.vertex_id.vertex_id in left.kept}
+    seats = shared_slots.adopt(left.seats, kept)
+    room: defaultdict[str, dict[AllocationId, SharedSlot]] = defaultdict(dict)
+    for seat in seats:
+        if seat.slot is not None and seat.slot.resource_id not in leaving:
+            room[seat.group.slot_sharing_group][seat.slot.allocation_id] = seat
+    waiting: list[SharingGroup] = []
+    for group in groups:
+        former = [one.last_allocation_id for one in group.vertices]
+        there = room[group.slot_sharing_group]
+        place = next((one for one in former if one is not None and one in there), None)
+        if place is None:
+            waiting.append(group)
+        else:
+            shared_slots.join(group, there.pop(place))
+    for group in waiting:
+        there = room[group.slot_sharing_group]
+        if there:
+            shared_slots.join(group, there.pop(next(iter(there))))
+
+
+class HandoverChanges:
     """How far a generation of a job is on its way to the next one, and what that one goes on with.
 
     The next generation begins in one of two cases. Either this one hands over: a checkpoint behind which all tasks stop
@@ -44,12 +155,20 @@ class GenerationHandover:
     it fails, and the next one begins with the last completed checkpoint, as any restart does. Who decides:
     `engine/machines/generations`. Source: Flink AdaptiveScheduler, which knows the second way only.
 
-    Of one generation; read only. `HandoverChanges` changes it.
+    Of one generation. Part of JobMaster, whose `step` alone makes changes, for a `GenerationChange`.
     """
 
-    def __init__(self, state: JobState, failures: FailureHandler) -> None:
+    def __init__(
+        self,
+        state: JobState,
+        transitions: JobTransitions,
+        failures: FailureHandler,
+        scheduling: SchedulingStrategy,
+    ) -> None:
         self._state = state
+        self._transitions = transitions
         self._failures = failures
+        self._scheduling = scheduling
 
     @property
     def handover(self) -> Handover:
@@ -168,131 +287,7 @@ class GenerationHandover:
             if any(one.vertex_id.vertex_id in vertices for one in seat.members.values())
         ]
 
-
-def _has_savepoint(coordinator: CheckpointCoordinator) -> bool:
-    """Whether a user waits for a savepoint. It comes before a handover."""
-    return any(one.checkpoint_type.is_savepoint for one in coordinator.asked_for)
-
-
-# ---------------------------------------------------------------------- state locality
-# Which slot each slot sharing group of a new generation gets, so that much of its keyed state is
-# on its TaskManager already.
-#
-# Source: Flink StateLocalitySlotAssigner, AdaptiveScheduler
-# (docs/spec/elasticity.md#slot-assignment). Differs: the groups are those of the job's slot
-# sharing, which need not have subtasks of one index.
-
-
-def slots_by_state(
-    groups: Sequence[SharingGroup],
-    free: Sequence[SlotPlace],
-    former: ExecutionGraph,
-    latest: CompletedCheckpoint | None,
-) -> dict[SharingGroup, AllocationId]:
-    """Return a slot for each group; none if the slots are too few. `latest`: the checkpoint with which the generation
-    begins.
-    """
-    if len(free) < len(groups):
-        return {}
-    wanted = [
-        ExecutionGroup(
-            group.slot_sharing_group,
-            group.index,
-            tuple(vertex.vertex_id for vertex in group.vertices),
-        )
-        for group in groups
-    ]
-    by_index = {group.index: group for group in groups}
-    found = by_state(wanted, free, former_assignment(former, latest))
-    return {by_index[group.index]: slot for slot, group in found.items()}
-
-
-def former_assignment(
-    former: ExecutionGraph, latest: CompletedCheckpoint | None
-) -> FormerAssignment:
-    """Return where the former generation had its state. `latest` None: nothing is known of its bytes."""
-    places = {}
-    for vertex in former.vertices:
-        location = vertex.execution.location or vertex.last_location
-        allocation_id = vertex.execution.allocation_id or vertex.last_allocation_id
-        if location is not None and allocation_id is not None:
-            places[vertex.vertex_id] = FormerPlace(allocation_id, location.host)
-    vertices = former.job_graph.vertices
-    bytes_of = {} if latest is None else _keyed_bytes(latest)
-    return FormerAssignment(
-        places,
-        parallelism_of(former.job_graph),
-        {name: vertex.max_parallelism for name, vertex in vertices.items()},
-        {name: _held(vertex, bytes_of) for name, vertex in vertices.items()},
-    )
-
-
-def _held(vertex: JobVertex, bytes_of: Mapping[str, int]) -> int:
-    return sum(bytes_of.get(operator.uid, 0) for operator in vertex.operators)
-
-
-def _keyed_bytes(checkpoint: CompletedCheckpoint) -> dict[str, int]:
-    """The bytes of keyed state by the uid of the operator."""
-    found: dict[str, int] = {}
-    for operator in checkpoint.operators:
-        states = [state for state in operator.subtasks if state is not None]
-        handles = [one.handle for state in states for one in state.keyed]
-        files = [file for state in states for one in state.databases for _, file in one.files]
-        found[operator.uid] = sum(handle.size for handle in (*handles, *files))
-    return found
-
-
-# ---------------------------------------------------------------------- handover changes
-
-
-def seat_beside(
-    graph: ExecutionGraph,
-    shared_slots: SharedSlots,
-    left: HandedOver,
-    leaving: Collection[ResourceId],
-) -> None:
-    """Give those that run on the seats that they have. Each group of new subtasks shares one of these slots, so that no
-    more slots are used than needed, but not on a TaskManager that is `leaving`. What is left over asks for slots of its
-    own.
-
-    A group goes to the slot where one of its subtasks was before, if it can.
-    """
-    groups = list(shared_slots.groups)
-    vertices = graph.vertices
-    kept = {one.vertex_id: one for one in vertices if one.vertex_id.vertex_id in left.kept}
-    seats = shared_slots.adopt(left.seats, kept)
-    room: defaultdict[str, dict[AllocationId, SharedSlot]] = defaultdict(dict)
-    for seat in seats:
-        if seat.slot is not None and seat.slot.resource_id not in leaving:
-            room[seat.group.slot_sharing_group][seat.slot.allocation_id] = seat
-    waiting: list[SharingGroup] = []
-    for group in groups:
-        former = [one.last_allocation_id for one in group.vertices]
-        there = room[group.slot_sharing_group]
-        place = next((one for one in former if one is not None and one in there), None)
-        if place is None:
-            waiting.append(group)
-        else:
-            shared_slots.join(group, there.pop(place))
-    for group in waiting:
-        there = room[group.slot_sharing_group]
-        if there:
-            shared_slots.join(group, there.pop(next(iter(there))))
-
-
-class HandoverChanges(GenerationHandover):
-    """Of one generation. Part of JobMaster, whose `step` is the only caller, for a `GenerationChange`."""
-
-    def __init__(
-        self,
-        state: JobState,
-        transitions: JobTransitions,
-        failures: FailureHandler,
-        scheduling: SchedulingStrategy,
-    ) -> None:
-        super().__init__(state, failures)
-        self._transitions = transitions
-        self._scheduling = scheduling
+    # ------------------------------------------------------------------ changes
 
     def start(self) -> None:
         """Begin as the first generation of the job."""
