@@ -317,34 +317,28 @@ def restart_backoff_of(
 
     Raises: ConfigurationError: an unknown name or a value out of its range.
     """
-    name = (settings.get(RestartOptions.TYPE) or "").strip().lower()
-    match name:
-        case "":
+    match settings.get(RestartOptions.TYPE):
+        case None:
             delay = settings.get(RestartOptions.INFRASTRUCTURE_DELAY)
             infrastructure = InfrastructureOnlyRestart(delay)
             if interval_ms_of(settings) is None:
                 return infrastructure
             return CheckpointedRestart(_exponential(settings, draw), infrastructure)
-        case "none" | "off" | "disable":
+        case "none":
             return NoRestart()
-        case "fixed-delay" | "fixeddelay":
+        case "fixed-delay":
             return FixedDelayRestart(
                 settings.get(RestartOptions.FIXED_DELAY_ATTEMPTS),
                 settings.get(RestartOptions.FIXED_DELAY),
             )
-        case "failure-rate" | "failurerate":
+        case "failure-rate":
             return FailureRateRestart(
                 settings.get(RestartOptions.FAILURE_RATE_MAX_FAILURES),
                 settings.get(RestartOptions.FAILURE_RATE_INTERVAL),
                 settings.get(RestartOptions.FAILURE_RATE_DELAY),
             )
-        case "exponential-delay" | "exponentialdelay":
-            return _exponential(settings, draw)
         case _:
-            raise ConfigurationError(
-                f"option '{RestartOptions.TYPE.key}' is '{name}', but it takes none, fixed-delay, "
-                "failure-rate or exponential-delay. Change the setting."
-            )
+            return _exponential(settings, draw)
 
 
 def _exponential(settings: Settings, draw: Callable[[], float] | None) -> ExponentialDelayRestart:

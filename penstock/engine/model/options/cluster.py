@@ -12,6 +12,7 @@ from penstock.engine.model.options.option import (
     flag,
     number,
     one_of,
+    strategy_name,
     text,
     whole,
     within,
@@ -179,7 +180,9 @@ class CleanupOptions(OptionGroup, title="Clean-up of ended jobs"):
     """How often a session tries again to remove what is left of a job that has ended: its entry for high
     availability, and its files."""
 
-    STRATEGY = text("cleanup-strategy", "exponential-delay", former="cleanup-strategy.type")
+    STRATEGY = one_of(("none", "fixed-delay", "exponential-delay"), strategy_name)(
+        "cleanup-strategy", "exponential-delay", former="cleanup-strategy.type"
+    )
     """none (also disable, off): it is tried once. fixed-delay, exponential-delay: it is tried again."""
     FIXED_ATTEMPTS = within(whole, 0)("cleanup-strategy.fixed-delay.attempts", "2147483647")
     """With fixed-delay: how many times it is tried again."""

@@ -253,6 +253,13 @@ def one_of(names: Iterable[S], adapt: Callable[[str], str] = str) -> Kind[S]:
     return Kind("text", partial(_parse_one_of, {str(one): one for one in names}, adapt))
 
 
+def strategy_name(text: str) -> str:
+    """The name of a strategy of Flink, which has several for some."""
+    name = text.lower()
+    name = "none" if name in {"off", "disable"} else name
+    return re.sub(r"(?<=[a-z])(delay|rate)$", r"-\1", name.replace("-", ""))
+
+
 def _parse_one_of(names: Mapping[str, S], adapt: Callable[[str], str], text: str, key: str) -> S:
     found = names.get(adapt(text.strip()))
     if found is None:

@@ -13,7 +13,7 @@ from penstock.engine.model.options.option import (
     number,
     one_of,
     size,
-    text,
+    strategy_name,
     whole,
     within,
 )
@@ -106,7 +106,9 @@ class RestartOptions(OptionGroup, title="Restarts"):
 
     INFRASTRUCTURE_DELAY = duration("penstock.restart.infrastructure-delay", "100 ms")
     """Wait before the restart after a lost TaskManager."""
-    TYPE = text("restart-strategy.type", former="restart-strategy")
+    TYPE = one_of(("none", "fixed-delay", "failure-rate", "exponential-delay"), strategy_name)(
+        "restart-strategy.type", former="restart-strategy"
+    )
     """`none`, `fixed-delay`, `failure-rate` or `exponential-delay`. Without it: `exponential-delay` if the job takes
     checkpoints; else only lost TaskManagers cause a restart."""
     FIXED_DELAY_ATTEMPTS = within(whole, 0)("restart-strategy.fixed-delay.attempts", "1")

@@ -124,7 +124,7 @@ class LogOptions(OptionGroup, title="Logs"):
     """How many older files of a log are kept."""
     MAX_SIZE = size("penstock.log.max-file-size", "100 mb")
     """A log file of this size is replaced by a new one."""
-    FORMAT = text("penstock.log.format", "text")
+    FORMAT = one_of(("text", "json"), str.lower)("penstock.log.format", "text")
     """`text`, or `json`: one JSON object for each line."""
     TASKMANAGER_PATH = text("taskmanager.log.path")
     """Path of a TaskManager's log. Job and TaskManager are put before its ending, because several share a machine. What

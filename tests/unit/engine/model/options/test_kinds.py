@@ -5,7 +5,7 @@ from enum import StrEnum
 import pytest
 
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.model.options.option import duration, one_of, whole, within
+from penstock.engine.model.options.option import duration, one_of, strategy_name, whole, within
 
 
 class Colour(StrEnum):
@@ -43,3 +43,14 @@ def test_an_older_key_has_the_same_bounds():
     option = within(whole, 1)("test.new", "1", older="test.old")
     with pytest.raises(ConfigurationError, match=r"'test\.old' is '0'"):
         option.fallback.parse("0")
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("off", "none"), ("DISABLE", "none"), ("fixeddelay", "fixed-delay"),
+        ("Failure-Rate", "failure-rate"), ("exponentialdelay", "exponential-delay"),
+    ],
+)  # fmt: skip
+def test_strategies_have_several_names(given, name):
+    assert strategy_name(given) == name
