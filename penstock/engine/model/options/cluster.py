@@ -12,6 +12,7 @@ from penstock.engine.model.options.option import (
     flag,
     number,
     one_of,
+    ports,
     strategy_name,
     text,
     whole,
@@ -103,10 +104,10 @@ class JobManagerAddressOptions(OptionGroup, title="Address of the JobManager"):
 
     ADDRESS = text("jobmanager.rpc.address")
     """Address at which TaskManagers dial this driver. Without it: `spark.driver.host`."""
-    PORT = text("jobmanager.rpc.port", "0")
+    PORT = ports("jobmanager.rpc.port", "0")
     """Port at which TaskManagers dial this driver: one port, or ranges such as `50100-50110,50200`. Each job has a port
     of its own. 0: any free port."""
-    BIND_PORT = text("jobmanager.rpc.bind-port")
+    BIND_PORT = ports("jobmanager.rpc.bind-port")
     """Port at which the driver listens, if it differs from the dialled one (behind a NAT). Without it:
     jobmanager.rpc.port."""
     BIND_HOST = text("jobmanager.bind-host")
@@ -121,9 +122,9 @@ class TaskManagerAddressOptions(OptionGroup, title="Addresses of TaskManagers"):
     address. Without it: the address by which it reaches the driver."""
     BIND_HOST = text("taskmanager.bind-host")
     """Address at which a TaskManager listens. Without it: taskmanager.host."""
-    DATA_PORT = text("taskmanager.data.port", "0")
+    DATA_PORT = ports("taskmanager.data.port", "0")
     """Port for data: one port, or ranges, because several TaskManagers may share a host. 0: any free port."""
-    DATA_BIND_PORT = text("taskmanager.data.bind-port")
+    DATA_BIND_PORT = ports("taskmanager.data.bind-port")
     """Port at which a TaskManager listens, if it differs from the dialled one (behind a NAT). Without it:
     taskmanager.data.port."""
 

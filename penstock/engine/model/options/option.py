@@ -119,10 +119,23 @@ def ports_in(text: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         first, sign, last = part.strip().partition("-")
-        found += range(int(first), (int(last) if sign else int(first)) + 1)
-    if not found or not all(0 <= port <= _LAST_PORT for port in found):
-        raise ValueError("no ports from 0 to 65535")
+        of_part = range(int(first), (int(last) if sign else int(first)) + 1)
+        if not of_part or not 0 <= of_part[0] <= of_part[-1] <= _LAST_PORT:
+            raise ValueError("no ports from 0 to 65535")
+        found += of_part
     return found
+
+
+def parse_ports(text: str, key: str) -> str:
+    """Check them. No text is left to the reader of the option."""
+    try:
+        ports_in(text or "0")
+    except ValueError:
+        takes = (
+            "ports from 0 to 65535 and ranges of ports, as '50100-50110,50200'; 0 is any free port"
+        )
+        raise refusal(key, text, takes) from None
+    return text
 
 
 def refusal(key: str, value: object, wanted: str) -> ConfigurationError:
@@ -232,6 +245,8 @@ texts: Final = Kind("list of texts", parse_list)
 separated_texts: Final = Kind("list of texts", parse_separated)
 """Texts that may have commas themselves."""
 pairs: Final = Kind("pairs of texts", parse_map)
+ports: Final = Kind("text", parse_ports)
+"""What `ports_in` reads."""
 
 
 def within(kind: Kind[T], least: float, most: float | None = None) -> Kind[T]:
