@@ -28,13 +28,14 @@ from penstock.engine.hosting.jobmanager.control_server import ControlLink, Contr
 from penstock.engine.hosting.jobmanager.coordinators.coordinators import Coordinators
 from penstock.engine.hosting.jobmanager.driver_streams import CollectStream, DriverStreams
 from penstock.engine.hosting.jobmanager.ha.guard import RecordedResult
-from penstock.engine.hosting.jobmanager.machine_shell import JobParts, MachineShell, now_ms
+from penstock.engine.hosting.jobmanager.machine_shell import JobParts, MachineShell
 from penstock.engine.hosting.jobmanager.questions import ANSWER_TIMEOUT_S, Questions
 from penstock.engine.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.engine.hosting.network.wire.dialling import Tickets
 from penstock.engine.hosting.network.wire.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.engine.hosting.network.wire.tls import new_identity
 from penstock.engine.hosting.observer import AllObservers, EngineFailed, JobEnded, JobTick
+from penstock.engine.hosting.os.clock import monotonic_ms as now_ms
 from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.hosting.provider import MasterAddress
 from penstock.engine.hosting.reporting.logs.driver import thread_belongs_to

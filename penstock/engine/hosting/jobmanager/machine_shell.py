@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,8 @@ from penstock.engine.hosting.jobmanager.driver_streams import DriverStreams
 from penstock.engine.hosting.jobmanager.flame_graphs import StackSettings
 from penstock.engine.hosting.jobmanager.ha.guard import JobGuard
 from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.hosting.os.clock import monotonic_ms as now_ms
+from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.hosting.os.session_jobs import SESSION_JOBS
 from penstock.engine.hosting.provider import TaskManagerProvider
 from penstock.engine.hosting.reporting.logs.settings import LogSettings
@@ -96,11 +97,6 @@ class JobManagerSettings:
     def holds_results(self) -> bool:
         """Whether collected rows wait for the checkpoint that covers them."""
         return self.job.checkpoints is not None and self.job.checkpoints.holds_results
-
-
-def now_ms() -> int:
-    """The clock of both machines, in ms."""
-    return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,7 +406,7 @@ class MachineShell:
 
 def _wall_clock_ms(at_ms: int) -> int:
     """Convert a moment of the machines' clock to wall-clock time."""
-    return time.time_ns() // 1_000_000 - (now_ms() - at_ms)
+    return wall_ms() - (now_ms() - at_ms)
 
 
 def _smaller(host_limit: int | None, configured: int | None) -> int | None:

@@ -23,9 +23,9 @@ from typing import Final
 from penstock.engine.hosting.jobmanager.machine_shell import (
     JobManagerSettings,
     MachineShell,
-    now_ms,
 )
 from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.hosting.os.clock import monotonic_ms as now_ms
 from penstock.engine.hosting.provider import HostChanges, TaskManagerProvider
 from penstock.engine.machines.leases import Liveness
 from penstock.engine.machines.taskmanager.task_lifecycle import fatal_at

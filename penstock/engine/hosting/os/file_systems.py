@@ -434,10 +434,5 @@ def _io_errors(what: str) -> Generator[None, None, None]:
 
 
 def _sync_folder(folder: str) -> None:
-    """Make new names in a folder durable. Some systems cannot open a folder."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        private_files.sync_folder(folder)

@@ -30,6 +30,7 @@ from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.hosting.network.wire.dialling import Ticket, Tickets
 from penstock.engine.hosting.network.wire.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.engine.hosting.network.wire.tls import new_identity
+from penstock.engine.hosting.os.clock import monotonic_ms
 from penstock.engine.machines.workers import WorkerPool
 from penstock.engine.model import messages
 from penstock.engine.model.errors import ExternalError
@@ -303,7 +304,9 @@ class SharedWorkers:
 
     def make_room(self, workers: int, kind: worker_messages.WorkerKind | None = None) -> None:
         """End so many idle workers, so that others get their places. `kind`: whose workers stay. Returns at once."""
-        self._loop.tell(lambda: self._feed(worker_messages.RoomWanted(workers, kind, _now_ms())))
+        self._loop.tell(
+            lambda: self._feed(worker_messages.RoomWanted(workers, kind, monotonic_ms()))
+        )
 
     def lack_places(self, start_ids: set[worker_messages.StartId]) -> bool:
         """Whether some of them wait for workers for which there is no place."""
@@ -358,7 +361,7 @@ class SharedWorkers:
                 self._lose(worker_id, f"nothing was heard of it for {most_s:g} s")
         intervals = [one.heartbeat_interval_s for one in self._kinds.values()]
         self._links.beat(now, min(intervals, default=_TICK_S))
-        self._feed(worker_messages.WorkersTick(_now_ms()))
+        self._feed(worker_messages.WorkersTick(monotonic_ms()))
         if self._machine.idle:
             await self._look_who_waits()
 
@@ -370,7 +373,7 @@ class SharedWorkers:
             return
         waiting = await asked
         if waiting:
-            self._feed(worker_messages.RoomWanted(waiting, None, _now_ms()))
+            self._feed(worker_messages.RoomWanted(waiting, None, monotonic_ms()))
 
     # ------------------------------------------------------------------ the machine
 
@@ -408,25 +411,25 @@ class SharedWorkers:
                 start.slots,
                 start.lower_bound,
                 start.idle_ms,
-                _now_ms(),
+                monotonic_ms(),
                 start.after_sized,
             )
         )
 
     def _on_drop(self, start_id: worker_messages.StartId, cause: str) -> None:
-        self._feed(worker_messages.StartDropped(start_id, cause, _now_ms()))
+        self._feed(worker_messages.StartDropped(start_id, cause, monotonic_ms()))
 
     def _on_leave(self, start_id: worker_messages.StartId, cause: str) -> None:
         start = self._machine.starts.get(start_id)
         if start is not None and start.worker is not None:
-            self._feed(worker_messages.WorkerUnfit(start.worker, cause, _now_ms()))
+            self._feed(worker_messages.WorkerUnfit(start.worker, cause, monotonic_ms()))
 
     def _on_close(self, cause: str) -> set[ResourceId]:
         """Return the workers that end now."""
         self._closed_because = cause
         self._busy.set()
         idle = {one.worker_id for one in self._machine.idle}
-        self._feed(worker_messages.RoomWanted(len(idle), None, _now_ms()))
+        self._feed(worker_messages.RoomWanted(len(idle), None, monotonic_ms()))
         return idle
 
     def _launch(
@@ -476,10 +479,10 @@ class SharedWorkers:
                 self.disconnected(worker_id, cause)
             case worker_messages.HostedEnded(start_id, cause, was_refused):
                 _LOG.info("taskmanager=%s ENDED cause=%s", start_id, cause)
-                self._feed(worker_messages.HostedGone(start_id, cause, was_refused, _now_ms()))
+                self._feed(worker_messages.HostedGone(start_id, cause, was_refused, monotonic_ms()))
             case worker_messages.WorkerUsedUp(worker_id, cause):
                 _LOG.info("worker=%s USED_UP cause=%s", worker_id, cause)
-                self._feed(worker_messages.WorkerUnfit(worker_id, cause, _now_ms()))
+                self._feed(worker_messages.WorkerUnfit(worker_id, cause, monotonic_ms()))
             case _:
                 raise ExternalError(f"a pool of workers does not accept {type(message).__name__}")
         return None
@@ -488,7 +491,7 @@ class SharedWorkers:
         """It may go on. While it hosts TaskManagers, their JobManagers decide what becomes of it; it gets no others."""
         cause, worker = "its process was stopped", self._machine.workers.get(worker_id)
         if worker is not None and worker.starts:
-            self._feed(worker_messages.WorkerUnfit(worker_id, cause, _now_ms()))
+            self._feed(worker_messages.WorkerUnfit(worker_id, cause, monotonic_ms()))
         else:
             control.send(messages.KillTaskManager(cause))
             self._lose(worker_id, cause)
@@ -496,7 +499,7 @@ class SharedWorkers:
     def _on_heartbeat(self, worker_id: worker_messages.WorkerId, control: ControlLink) -> None:
         if self._links.heard(worker_id, control, time.monotonic()):
             self._launcher.is_up(worker_id)
-            self._feed(worker_messages.WorkerConnected(worker_id, _now_ms()))
+            self._feed(worker_messages.WorkerConnected(worker_id, monotonic_ms()))
 
     def disconnected(self, resource_id: ResourceId, cause: str) -> None:
         """As `control_server.Listener`."""
@@ -516,8 +519,4 @@ class SharedWorkers:
         if worker_id in self._machine.workers:
             _LOG.info("worker=%s LOST cause=%s", worker_id, cause)
             self._launcher.stop(worker_id, is_told=True)
-            self._feed(worker_messages.WorkerLost(worker_id, cause, _now_ms()))
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+            self._feed(worker_messages.WorkerLost(worker_id, cause, monotonic_ms()))

@@ -246,7 +246,7 @@ class FileJobStore(JobStore):
             new.mkdir(mode=0o700)
             _write_durably(new / "job", self._signature.sign("job", job))
             _write_durably(new / "lease", lease_bytes(replace(lease, token=token)))
-            _sync_folder(new)
+            private_files.sync_folder(new)
             return self._enter(key, token, new)
 
     def take(self, entry: Entry, lease: Lease) -> Entry | None:
@@ -268,7 +268,7 @@ class FileJobStore(JobStore):
             _write_durably(folder / ".ended", json.dumps(asdict(ended)).encode())
             (folder / ".ended").replace(folder / "ended")
             _folder(entry).rename(folder / f"{_GONE}{secrets.token_hex(8)}")
-            _sync_folder(folder)
+            private_files.sync_folder(folder)
             _sweep(folder)
 
     def drop(self, entry: Entry) -> None:
@@ -295,7 +295,7 @@ class FileJobStore(JobStore):
             new = _folder(entry) / f".{name}-{entry.token}"
             _write_durably(new, self._signature.sign(name, data))
             new.replace(_folder(entry) / name)
-            _sync_folder(_folder(entry))
+            private_files.sync_folder(_folder(entry))
 
     # ------------------------------------------------------------------ private
 
@@ -312,7 +312,7 @@ class FileJobStore(JobStore):
     def _enter(self, key: str, token: int, folder: Path) -> Entry:
         path = self._root / key / f"{token:08d}-{secrets.token_hex(8)}"
         folder.rename(path)
-        _sync_folder(self._root / key)
+        private_files.sync_folder(self._root / key)
         return Entry(key, token, path)
 
     @contextlib.contextmanager
@@ -344,14 +344,6 @@ def lease_bytes(lease: Lease) -> bytes:
 
 def _write_durably(path: Path, data: bytes) -> None:
     private_files.write_file(path, data, is_durable=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _sweep(folder: Path) -> None:
