@@ -64,7 +64,8 @@ TABLE: Final[Mapping[tuple[ExecutionState, ExecutionEvent], Square]] = {
         *product(_WAITING, (*_RUNS, _E.REPORT_FINISHED)), *product((_S.RUNNING,), _RUNS),
         (_S.DEPLOYING, _E.REPORT_RUNNING), (_S.INITIALIZING, _E.REPORT_INITIALIZING),
     )},
-    **{(state, _E.REPORT_CANCELED): (state, _C.FAIL_GLOBALLY) for state in (*_WAITING, _S.FINISHED)},
+    **{(state, _E.REPORT_CANCELED): (state, _C.FAIL_GLOBALLY)
+       for state in (*_WAITING, _S.FINISHED)},
     # The task ends by itself.
     **{(state, _E.REPORT_FINISHED): (_S.FINISHED, _C.NONE) for state in _STARTED},
     **{(state, _E.REPORT_CANCELED): (_S.CANCELED, _C.NONE) for state in _STARTED},
@@ -74,7 +75,8 @@ TABLE: Final[Mapping[tuple[ExecutionState, ExecutionEvent], Square]] = {
     **{(state, _E.CANCEL): (_S.CANCELING, _C.SEND_CANCEL) for state in _STARTED},
     **{(_S.CANCELING, event): (_S.CANCELED, _C.NONE)
        for event in (_E.REPORT_FINISHED, _E.REPORT_CANCELED, _E.FAIL)},
-    **{(state, _E.SUSPEND): (_S.CANCELED, _C.NONE) for state in (*_WAITING, *_STARTED, _S.CANCELING)},
+    **{(state, _E.SUSPEND): (_S.CANCELED, _C.NONE)
+       for state in (*_WAITING, *_STARTED, _S.CANCELING)},
     (_S.FINISHED, _E.CANCEL):                  (_S.FINISHED, _C.RELEASE_PARTITIONS),
     # Another attempt.
     **{(state, _E.RESET): (_S.CREATED, _C.NEW_ATTEMPT) for state in _ENDED},
