@@ -189,7 +189,7 @@ class SimCheckpoints:
 
     def _is_whole(self, checkpoint_id: int, operator: OperatorCheckpoint) -> None:
         """Check that each subtask had finished, or that its current attempt made its state for this checkpoint."""
-        graph = self._master().shell.job_master.execution_graph
+        graph = self._master().shell.job_master.state.graph
         for subtask, state in enumerate(operator.subtasks):
             vertex = graph.vertex(ExecutionVertexId(VertexId(operator.uid), subtask))
             attempt_id = vertex.execution.attempt_id

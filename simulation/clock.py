@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import cast
 
-from penstock.engine.hosting.jobmanager import machine_shell
+from penstock.engine.hosting.os import clock as real_clock
 
 Call = Callable[[], None]
 
@@ -86,11 +86,13 @@ class SimLoop:
 
 @contextlib.contextmanager
 def installed(clock: SimClock, loop: SimLoop) -> Generator[None]:
-    """Inside this context the driver's shell uses this clock and this loop."""
-    names = vars(machine_shell)
+    """Inside this context the driver uses this clock and this loop."""
+    names = vars(real_clock)
     real_time = names["time"]
     frozen = SimpleNamespace(
-        monotonic_ns=lambda: clock.now_ms * 1_000_000, time_ns=lambda: clock.now_ms * 1_000_000
+        monotonic_ns=lambda: clock.now_ms * 1_000_000,
+        time_ns=lambda: clock.now_ms * 1_000_000,
+        sleep=real_time.sleep,
     )
     names["time"] = frozen
     asyncio._set_running_loop(cast("asyncio.AbstractEventLoop", loop))

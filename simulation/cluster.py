@@ -30,6 +30,7 @@ from penstock.engine.model.messages import (
 from penstock.engine.model.program import ProgramSettings
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
 from penstock.engine.model.states import ExecutionState, JobStatus
+from simulation.bookkeeping import allocated_to
 from simulation.checkpoints import SimCheckpoints
 from simulation.clock import SimClock
 from simulation.elastic import Generations
@@ -330,14 +331,14 @@ class Cluster(Surroundings):
         if self.status.is_terminal:
             return True
         waiting = {ExecutionState.CREATED, ExecutionState.RUNNING, ExecutionState.FINISHED}
-        vertices = self.job.execution_graph.vertices
+        vertices = self.job.state.graph.vertices
         return self.status is JobStatus.RUNNING and all(v.state in waiting for v in vertices)
 
     def is_given_back(self) -> bool:
         """Whether the books have no need, no slot and no TaskManager after the end."""
         resources = self.master.shell.resource_manager
         left = (resources.needs, resources.taskmanagers, resources.starting)
-        return not any(left) and resources.allocated_to(self.job.job_graph.job_id) == 0
+        return not any(left) and allocated_to(resources, self.job.job_graph.job_id) == 0
 
     def end_is_clean(self, invariants: Invariants) -> None:
         """Raises Violation: something of the job is left."""

@@ -190,7 +190,7 @@ class Generations:
         self._is_within_bounds(effect)
         self._waits(effect)
         leaving = self._cluster.master.shell.master.leaving
-        vertices = self._cluster.job.execution_graph.vertices
+        vertices = self._cluster.job.state.graph.vertices
         new = [one for one in vertices if one.vertex_id.vertex_id not in effect.kept]
         places = [one.execution.location for one in new]
         is_left = all(one is None or one.resource_id not in leaving for one in places)
@@ -226,7 +226,7 @@ class Generations:
         desired, job = master.desired, master.generation
         if desired is None or job.status is not JobStatus.RUNNING:
             return
-        states = {vertex.state for vertex in job.execution_graph.vertices}
+        states = {vertex.state for vertex in job.state.graph.vertices}
         held = job.handover_view.slots_outside(master.leaving)
         wanted = desired.parallelism(desired.desired_slots)
         if states != {ExecutionState.RUNNING} or held < desired.desired_slots or wanted is None:
@@ -245,7 +245,7 @@ class Generations:
         self.evaluated[name] += 1
 
     def _has_one_owner_of_keys(self, graph: JobGraph) -> None:
-        execution = self._cluster.job.execution_graph
+        execution = self._cluster.job.state.graph
         for job_vertex in execution.job_vertices:
             model = graph.vertices[job_vertex.job_vertex.vertex_id]
             subtasks = [vertex.subtask for vertex in job_vertex.vertices]
@@ -259,7 +259,7 @@ class Generations:
 
     def _runs_on(self, effect: GraphReplaced) -> None:
         """What runs on is whole parts of the graph, with the attempts and slots of before. After a failure nothing does."""
-        graph, kept, former = self._cluster.job.execution_graph, effect.kept, self._former
+        graph, kept, former = self._cluster.job.state.graph, effect.kept, self._former
         name = ElasticName.RUNS_ON
         self._expect(name, effect.is_planned or not kept, kept)
         edges = [
@@ -328,7 +328,7 @@ class Generations:
         widest: Counter[str] = Counter()
         running = Counter(
             one.vertex_id.vertex_id
-            for one in self._cluster.job.execution_graph.vertices
+            for one in self._cluster.job.state.graph.vertices
             if not one.state.is_terminal  # What has finished and stays so needs no slot.
         )
         for vertex_id, vertex in graph.vertices.items():
@@ -348,9 +348,9 @@ class Generations:
 
     def _goes_on(self, generation: JobMaster) -> None:
         """What ran when a handover began runs on when it is given up, unless the job restarts meanwhile."""
-        self._former = generation.execution_graph
+        self._former = generation.state.graph
         handover = generation.handover_view.handover
-        attempts = [one.execution.attempt_id for one in generation.execution_graph.vertices]
+        attempts = [one.execution.attempt_id for one in generation.state.graph.vertices]
         if handover.keeps_others_waiting:
             coordinator = generation.checkpoints.coordinator
             assert coordinator is not None, "it takes checkpoints"

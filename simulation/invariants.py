@@ -19,7 +19,6 @@ from penstock.engine.machines.failover import (
     InfrastructureOnlyRestart,
 )
 from penstock.engine.machines.job.job_master import JobMaster
-from penstock.engine.machines.job_state.job_settings import LoadBalanceMode
 from penstock.engine.machines.resources.resource_manager import SPREAD_WAIT_MS, ResourceManager
 from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
 from penstock.engine.model.errors import EngineBug
@@ -35,8 +34,10 @@ from penstock.engine.model.messages import (
     TaskManagerEffect,
     TaskManagerEvent,
 )
+from penstock.engine.model.options.cluster import LoadBalanceMode
 from penstock.engine.model.slot_size import SlotSize
 from penstock.engine.model.states import ExecutionState, JobStatus, SlotState
+from simulation.bookkeeping import check_job, check_resources, check_task_executor
 from simulation.scenario import FEW_RESTARTS
 from simulation.taskmanager import SimTaskManager
 
@@ -182,7 +183,7 @@ class Invariants:
 
     def after_job_step(self, job: JobMaster, now_ms: int) -> None:
         try:
-            job.check()
+            check_job(job)
         except EngineBug as error:
             raise Violation(Name.JOB_BOOKS, str(error)) from error
         pool = job.state.slots.pool
@@ -201,7 +202,7 @@ class Invariants:
 
     def _one_restart(self, job: JobMaster) -> None:
         """Check that the producers of a running task's pipelined inputs run too, or have finished."""
-        for vertex in job.execution_graph.vertices:
+        for vertex in job.state.graph.vertices:
             if vertex.state not in _RUNNABLE:
                 continue
             for group in vertex.consumed_groups:
@@ -226,14 +227,14 @@ class Invariants:
         if job.job_graph.job_type is not JobType.STREAMING or is_balanced:
             return
         limit_ms = job._settings.slot_request_timeout_ms + _LATE_MS
-        for vertex in job.execution_graph.vertices:
+        for vertex in job.state.graph.vertices:
             if vertex.state is _S.SCHEDULED:
                 since_ms = vertex.execution.since_ms[_S.SCHEDULED]
                 self.expect(Name.WAITS_END, now_ms - since_ms <= limit_ms, vertex)
 
     def after_resource_step(self, resources: ResourceManager) -> None:
         try:
-            resources.check()
+            check_resources(resources)
         except EngineBug as error:
             raise Violation(Name.RESOURCE_BOOKS, str(error)) from error
         self.evaluated[Name.RESOURCE_BOOKS] += len(resources.taskmanagers) > 1
@@ -273,7 +274,7 @@ class Invariants:
                 return
             self._slots_are_freed_once(taskmanager, effects)
             try:
-                executor.check()
+                check_task_executor(executor)
             except EngineBug as error:
                 raise Violation(Name.TASKMANAGER_BOOKS, str(error)) from error
             self.evaluated[Name.TASKMANAGER_BOOKS] += bool(len(executor.slots))

@@ -22,16 +22,14 @@ from penstock.engine.machines.failover import (
     InfrastructureOnlyRestart,
     RestartBackoff,
 )
-from penstock.engine.machines.job_state.job_settings import (
-    FailoverMode,
-    JobSettings,
-    LoadBalanceMode,
-)
+from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.resources.resource_manager import ResourceSettings
 from penstock.engine.machines.scheduling.scheduling import PipelinedRegionScheduling
 from penstock.engine.machines.slots.slot_sharing import local_input_preferred
 from penstock.engine.model.graph.job_graph import JobGraph
 from penstock.engine.model.ids import JobId
+from penstock.engine.model.options.cluster import LoadBalanceMode
+from penstock.engine.model.options.scheduling import FailoverMode
 from simulation.graphs import random_graph
 
 HEARTBEAT_INTERVAL_MS: Final = 10_000

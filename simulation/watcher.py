@@ -86,7 +86,7 @@ class Watcher:
         """
         job = self._master().shell.job_master
         coordinator = job.checkpoints.coordinator
-        vertices = job.execution_graph.vertices
+        vertices = job.state.graph.vertices
         waiting = [v for v in vertices if v.execution.attempt_id in self._at_end]
         are_all = all(v in waiting or v.state is ExecutionState.FINISHED for v in vertices)
         if coordinator is None or not coordinator.is_active or not are_all:
@@ -155,7 +155,7 @@ class Watcher:
         return [AttemptId(vertex_id, number) for vertex_id, number in self._newest.items()]
 
     def _is_deployed(self, attempt_id: AttemptId) -> None:
-        vertex = self._master().shell.job_master.execution_graph.current(attempt_id)
+        vertex = self._master().shell.job_master.state.graph.current(attempt_id)
         location = vertex.execution.location if vertex is not None else None
         is_there = location is not None and location.resource_id in self._master().shell.links
         self._invariants.expect(Name.NO_GHOSTS, is_there, (attempt_id, location))
@@ -212,7 +212,7 @@ class Watcher:
         """Return the results there that are current in the job's books and that some reader has not
         yet read completely.
         """
-        graph = self._master().shell.job_master.execution_graph
+        graph = self._master().shell.job_master.state.graph
         found = []
         for result in self._data.results.values():
             partition = graph.partitions.get(result.result_id.partition_id)
@@ -250,7 +250,7 @@ class Watcher:
     # ------------------------------------------------------------------ the end
 
     def committed(self, committables: tuple[Committable, ...]) -> None:
-        vertices = self._master().shell.job_master.execution_graph.vertices
+        vertices = self._master().shell.job_master.state.graph.vertices
         current = [vertex.execution.attempt_id for vertex in vertices]
         made = sorted(committable.payload.decode() for committable in committables)
         self._commits += 1

@@ -234,7 +234,7 @@ class World:
         result.taskmanagers = max(c.watcher.registered_most for c in self._clusters)
         graphs = [cluster.job for cluster in self._clusters]
         result.regions = min(len(job.regions) for job in graphs)
-        result.tasks = min(len(job.execution_graph.vertices) for job in graphs)
+        result.tasks = min(len(job.state.graph.vertices) for job in graphs)
 
 
 def _lose_lead(cluster: Cluster) -> None:

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from penstock.engine.hosting.network.consumer_side import TaskChannelHost
 from penstock.engine.hosting.network.data_plane import DataPlane
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.hosting.network.wire.handshake import Credentials
 from penstock.engine.hosting.network.wire.tls import Identity, new_identity
 from penstock.engine.hosting.os.interrupts import Waker
 from penstock.engine.hosting.shipping.pickling import loads_records
+from penstock.engine.hosting.taskmanager.services.producer_questions import TaskChannelHost
 from penstock.engine.model.deployment import ShuffleDescriptor
 from penstock.engine.model.graph.chain import ChainedOperator
 from penstock.engine.model.graph.partitioning import Partitioning, ShipStrategy

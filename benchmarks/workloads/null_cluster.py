@@ -16,7 +16,7 @@ from penstock.engine.hosting.network.wire.messages import decode, encode
 from penstock.engine.hosting.taskmanager.task.builder import build_gates
 from penstock.engine.machines.failover import FixedDelayRestart
 from penstock.engine.machines.job.job_master import JobMaster
-from penstock.engine.machines.job_state.job_settings import JobSettings, LoadBalanceMode
+from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.resources.resource_manager import ResourceManager, ResourceSettings
 from penstock.engine.model.deployment import TaskDeployment, unpack
 from penstock.engine.model.graph.job_graph import JobGraph
@@ -40,6 +40,7 @@ from penstock.engine.model.messages import (
     TaskStateChanged,
     TimerFired,
 )
+from penstock.engine.model.options.cluster import LoadBalanceMode
 from penstock.engine.model.states import ExecutionState
 from penstock.engine.runtime.network.gate.ports import ChannelHost, GateContext
 from penstock.engine.runtime.network.network_memory import NetworkMemory

@@ -34,6 +34,7 @@ from penstock.engine.model.messages.workers import (
     WorkersTick,
     WorkerUnfit,
 )
+from simulation.bookkeeping import check_workers
 from simulation.session.expectations import Expectations, SessionName
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class SimWorkers:
     def _feed(self, event: WorkersEvent) -> None:
         effects = self.pool.step(event)
         try:
-            self.pool.check()
+            check_workers(self.pool)
         except EngineBug as error:
             self._expectations.expect(SessionName.POOL_BOOKS, False, error)
         self._expectations.expect(SessionName.POOL_BOOKS, True)

@@ -31,8 +31,8 @@ def life_of_a_job(
     cluster = NullCluster(job_graph, SLOTS_EACH, is_spread=is_spread)
     cluster.start()
     cluster.run()
-    failed = cluster.job.execution_graph.vertices[0]
-    RestartRegions(Regions(cluster.job.execution_graph)).to_restart([failed])
+    failed = cluster.job.state.graph.vertices[0]
+    RestartRegions(Regions(cluster.job.state.graph)).to_restart([failed])
     cluster.fail(failed.execution.attempt_id)
     cluster.end_canceled()
     cluster.restart()
@@ -48,11 +48,11 @@ def life_of_a_batch_job(pattern: DistributionPattern, parallelism: int) -> NullC
     cluster.run()
     cluster.finish()
     cluster.run()
-    cluster.fail(cluster.job.execution_graph.vertices[-1].execution.attempt_id)
+    cluster.fail(cluster.job.state.graph.vertices[-1].execution.attempt_id)
     cluster.restart()
     cluster.run()
     cluster.finish()
-    assert cluster.job.execution_graph.is_finished
+    assert cluster.job.state.graph.is_finished
     assert cluster.deployed == 2 * parallelism + 1
     return cluster
 
@@ -142,7 +142,7 @@ def test_all_consumers_are_deployed_with_one_list_of_producers() -> None:
     cluster.start()
     assert len(lists) == 30
     assert len(set(lists)) == 1
-    (group,) = cluster.job.execution_graph.consumed_groups
+    (group,) = cluster.job.state.graph.consumed_groups
     assert group.descriptors == lists[0]
     assert [str(d.location.resource_id) for d in lists[0]] == [
         f"tm-{1 + n // SLOTS_EACH}" for n in range(30)

@@ -23,12 +23,12 @@ from penstock.engine.machines.slots.slot_matching import (
     SlotProfile,
     SlotRequest,
     SlotSelection,
-    candidate_score,
     match_requests,
 )
 from penstock.engine.machines.slots.slot_pool import SlotPool
 from penstock.engine.model.ids import AllocationId, ResourceId, SlotRequestId, TaskManagerLocation
 from penstock.engine.model.messages import SlotOffer
+from tests.tools.machines.slot_scan import chosen
 
 _WITHOUT_PLACE = (
     "un", "not_", "no_", "without", "pending", "created", "missing", "failed", "ignore",
@@ -89,8 +89,8 @@ def slot_selection(given: dict[str, Any]) -> dict[str, Any]:
         frozenset(given.get("reserved_allocations", ())),
     )
     utilization = given.get("utilization", {})
-    best = selection.select(
-        slots_of(given["free_slots"]), wanted, lambda tm: utilization.get(tm, 0.0)
+    best = chosen(
+        selection, slots_of(given["free_slots"]), wanted, lambda tm: utilization.get(tm, 0.0)
     )
     if best is None:
         return {"slot": None, "locality": None}
@@ -98,14 +98,9 @@ def slot_selection(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def score(given: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "score": candidate_score(
-            given["local_weight"],
-            given["host_weight"],
-            given.get("tm_utilization", 0.0),
-            is_spreading=given["strategy"] == "evenly",
-        )
-    }
+    selection = SlotSelection(is_spreading=given["strategy"] == "evenly")
+    weights = given["local_weight"], given["host_weight"]
+    return {"score": selection.score(*weights, given.get("tm_utilization", 0.0))}
 
 
 def bulk_fulfillability(given: dict[str, Any]) -> dict[str, Any]:
@@ -225,9 +220,10 @@ def _make_ordinary(pool: SlotPool, allocation: str) -> None:
     request = SlotRequest(SlotRequestId(f"once-{allocation}"))
     since = slot.free_since_ms or 0
     only = SlotProfile(preferred_allocations=frozenset([slot.allocation_id]))
-    former, pool._selection = pool._selection, SlotSelection(is_previous_first=True)
+    free = pool._free
+    former, free._selection = free._selection, SlotSelection(is_previous_first=True)
     pool.allocate(request, only)
-    pool._selection = former
+    free._selection = former
     pool.release(request.request_id, since)
 
 

@@ -422,7 +422,7 @@ def a_broken_connection_ends_the_job(stack):
         stack,
         failover,
         "is_infrastructure",
-        lambda failure: failure is not None and failure.is_task_manager_lost,
+        lambda failure: failure is not None and failure.kind == "TaskManagerLost",
     )
 
 

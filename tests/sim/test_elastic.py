@@ -20,7 +20,7 @@ from penstock.engine.machines.generations.adaptive_master import (
 from penstock.engine.machines.generations.desired_resources import DesiredResources
 from penstock.engine.machines.job import handed_over
 from penstock.engine.machines.job.handed_over import HandedOver
-from penstock.engine.machines.job.handover_changes import GenerationHandover
+from penstock.engine.machines.job.handover_changes import HandoverChanges
 from penstock.engine.machines.job_state.job_slots import JobSlots
 from penstock.engine.machines.rescaling.transition_manager import TransitionManager
 from simulation.elastic import ElasticName
@@ -49,12 +49,12 @@ def attempts_of_a_generation_begin_at_nought(stack):
 
 @plant
 def the_next_generation_does_not_wait_for_the_end_of_the_former(stack):
-    real = GenerationHandover.is_over.fget
+    real = HandoverChanges.is_over.fget
 
     def is_over(self):
         return real(self) or self.handover.is_complete
 
-    swap(stack, GenerationHandover, "is_over", property(is_over))
+    swap(stack, HandoverChanges, "is_over", property(is_over))
 
 
 @plant
@@ -177,7 +177,7 @@ def a_handover_that_is_given_up_begins_all_anew(stack):
     real = AdaptiveMaster.TABLE[row]
 
     def begin_all_anew(master):
-        for vertex in master.generation.execution_graph.vertices:
+        for vertex in master.generation.state.graph.vertices:
             vertex.execution = replace(vertex.execution, attempt_id=_next(vertex))
         return real(master)
 

@@ -44,7 +44,7 @@ def test_without_faults_jobs_finish_with_first_attempts(seed: int) -> None:
     world.run()
     for cluster in world._clusters:
         assert cluster.status is JobStatus.FINISHED
-        vertices = cluster.job.execution_graph.vertices
+        vertices = cluster.job.state.graph.vertices
         assert {v.execution.attempt_id.attempt for v in vertices} == {0}
         assert cluster.watcher.resets == 0
 

@@ -148,19 +148,6 @@ def test_python_workers_are_used_again(spark):
     assert run() <= known
 
 
-def test_arrow_allocates_by_the_c_library_in_python_workers(spark):
-    """Its batches are twice as fast then."""
-
-    def pool(value):
-        import pyarrow as pa
-
-        return pa.default_memory_pool().backend_name
-
-    made = batch(1).from_collection([1], Types.LONG()).map(pool, Types.STRING())
-    with made.execute_and_collect() as found:
-        assert list(found) == ["system"]
-
-
 class Reader(KeyedProcessFunction):
     """Where the record was made, and where it is read."""
 

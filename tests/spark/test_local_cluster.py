@@ -123,7 +123,7 @@ def test_the_log_of_a_taskmanager_lies_in_the_stderr_of_its_executor(spark_clust
 
 def test_records_cross_sockets_between_both_taskmanagers(spark_cluster):
     with word_count(environment(6, **THREE_SLOTS)).execute_and_collect() as updates:
-        graph = manager_of(updates).job_master.execution_graph
+        graph = manager_of(updates).job_master.state.graph
         assert last_counts(updates) == expected_counts()
     received, sent = Counter(), Counter()
     for vertex in graph.vertices:

@@ -82,31 +82,23 @@ def _handler_of(kind: str) -> str:
 
 
 class AllObservers(JobObserver):
-    """Several observers as one. A fault in one does not keep an event from the others."""
+    """Several observers as one. A closed console or a fault in one affects neither the job nor the others; only the first error
+    of each is printed.
+    """
 
     def __init__(self, *observers: JobObserver) -> None:
-        self._observers = [GuardedObserver(one) for one in observers]
+        self._observers = observers
+        self._complained: set[JobObserver] = set()
 
     def observe(self, event: Any) -> None:
         for one in self._observers:
-            one.observe(event)
-
-
-class GuardedObserver(JobObserver):
-    """Another observer, of which only the first error is printed: a closed console or a fault in it does not affect the job."""
-
-    def __init__(self, inner: JobObserver) -> None:
-        self._inner = inner
-        self._has_complained = False
-
-    def observe(self, event: Any) -> None:
-        try:
-            self._inner.observe(event)
-        except Exception:  # Whatever an observer raises.
-            if not self._has_complained:
-                self._has_complained = True
-                with contextlib.suppress(OSError, ValueError):  # Stderr itself may be closed.
-                    traceback.print_exc()
+            try:
+                one.observe(event)
+            except Exception:  # Whatever an observer raises.
+                if one not in self._complained:
+                    self._complained.add(one)
+                    with contextlib.suppress(OSError, ValueError):  # Stderr itself may be closed.
+                        traceback.print_exc()
 
 
 class ObservedJob(Protocol):
@@ -116,28 +108,22 @@ class ObservedJob(Protocol):
 
     def watch(self, program: ProgramSettings, checkpoints: CheckpointSettings | None) -> None:
         """Record the job from now on. `checkpoints` None: a BATCH job."""
-        ...
 
     def look(self) -> Any:
         """Return a snapshot of the job. Any thread may call it."""
-        ...
 
     def checkpoints(self) -> CheckpointStatistics:
         """Return what is known of the job's checkpoints. Any thread may call it."""
-        ...
 
     @property
     def way_to_stop(self) -> str:
         """How a user stops the job with a savepoint."""
-        ...
 
     def started(self, control: JobControl) -> None:
         """The job has a JobManager."""
-        ...
 
     def forget(self) -> None:
         """The job could not be started."""
-        ...
 
 
 class Operations(Protocol):
@@ -145,7 +131,6 @@ class Operations(Protocol):
 
     def check(self, settings: Settings) -> None:
         """Raises ConfigurationError: settings of the operations are wrong."""
-        ...
 
     def observed(
         self, job_graph: JobGraph, settings: Settings, *, serves: bool, given: JobObserver | None
@@ -155,21 +140,17 @@ class Operations(Protocol):
 
         Raises ConfigurationError: the settings of the server are wrong.
         """
-        ...
 
     def standing_by(self, settings: Settings, *, serves: bool) -> AbstractContextManager[None]:
         """Meanwhile the driver waits for the lead of a job, and its REST server says so. Raises ConfigurationError."""
-        ...
 
     def spark_started(self, page: str | None) -> None:
         """Spark runs. `page`: the address of its web pages."""
-        ...
 
     def remote_executor(
         self, configuration: Mapping[str, str], command_line: Mapping[str, str]
     ) -> JobExecutor | None:
         """Return the executor of a session elsewhere, if the settings name one."""
-        ...
 
 
 class _Registered:

@@ -35,20 +35,7 @@ from penstock.engine.model.messages import (
     ExecutionStateChanged,
     FailureInfo,
     JobStatusChanged,
-)
-from penstock.engine.model.messages.batch import (
-    AttemptSeen,
-    BatchEffect,
-    BatchEvent,
-    CancelBatch,
-    CancelStage,
-    CommitResults,
-    ResultsCommitted,
-    RunStage,
-    StageFailed,
-    StageFinished,
-    StartBatch,
-    SubtaskReported,
+    batch,
 )
 from penstock.engine.model.states import ExecutionState, JobStatus
 
@@ -81,9 +68,9 @@ class BatchMaster:
         self._unsettled: set[VertexId] = set()
         self._is_committing = False
         self._event = ""
-        self._effects: list[BatchEffect] = []
+        self._effects: list[batch.BatchEffect] = []
 
-    def step(self, event: BatchEvent, now_ms: int) -> list[BatchEffect]:
+    def step(self, event: batch.BatchEvent, now_ms: int) -> list[batch.BatchEffect]:
         """Take one event; returns the effects to carry out, in order. Ignored once the job has ended."""
         self._now_ms, self._event = now_ms, type(event).__name__
         if self.status.is_terminal:
@@ -93,22 +80,22 @@ class BatchMaster:
         effects, self._effects = self._effects, []
         return effects
 
-    def _handle(self, event: BatchEvent) -> None:
+    def _handle(self, event: batch.BatchEvent) -> None:
         match event:
-            case StartBatch():
+            case batch.StartBatch():
                 self._move(JobStatusEvent.START)
                 self._run_next()
-            case AttemptSeen():
+            case batch.AttemptSeen():
                 self._on_attempt(event)
-            case SubtaskReported():
+            case batch.SubtaskReported():
                 self._subtask(event.vertex_id, event.subtask).execution.io = event.io
-            case StageFinished():
+            case batch.StageFinished():
                 self._on_finished(event)
-            case StageFailed():
+            case batch.StageFailed():
                 self._on_failed(event)
-            case CancelBatch():
+            case batch.CancelBatch():
                 self._on_cancel()
-            case ResultsCommitted():
+            case batch.ResultsCommitted():
                 self._on_committed(event.failure)
             case _:
                 assert_never(event)
@@ -150,12 +137,12 @@ class BatchMaster:
             for vertex in self._vertices_of(model.vertex_id):
                 self._apply(vertex, vertex.execution, _E.SCHEDULE)
             ranges = self._parallelism.ranges(model, self.bytes_by_partition)
-            self._do(RunStage(model.vertex_id, ranges))
+            self._do(batch.RunStage(model.vertex_id, ranges))
 
     def _is_complete(self, vertex_id: VertexId) -> bool:
         return vertex_id not in self._waiting and vertex_id not in self._running
 
-    def _on_finished(self, event: StageFinished) -> None:
+    def _on_finished(self, event: batch.StageFinished) -> None:
         self._running.discard(event.vertex_id)
         if self.status is not JobStatus.RUNNING:
             self._end_if_nothing_runs()
@@ -166,9 +153,9 @@ class BatchMaster:
         self._run_next()
         if not self._running and not self._waiting:
             self._is_committing = True
-            self._do(CommitResults())
+            self._do(batch.CommitResults())
 
-    def _on_failed(self, event: StageFailed) -> None:
+    def _on_failed(self, event: batch.StageFailed) -> None:
         self._running.discard(event.vertex_id)
         if self.status is JobStatus.RUNNING:
             self.failure = event.failure
@@ -199,7 +186,7 @@ class BatchMaster:
 
     def _end_all(self) -> None:
         for vertex_id in self._running:
-            self._do(CancelStage(vertex_id))
+            self._do(batch.CancelStage(vertex_id))
         for vertex in self.graph.vertices:
             if not vertex.state.is_terminal:
                 self._apply(vertex, vertex.execution, _E.CANCEL)
@@ -218,7 +205,7 @@ class BatchMaster:
 
     # ------------------------------------------------------------------ attempts
 
-    def _on_attempt(self, event: AttemptSeen) -> None:
+    def _on_attempt(self, event: batch.AttemptSeen) -> None:
         """Note an attempt. Ignored while the job is ending, because the end of its stages is enough."""
         if event.vertex_id in self._waiting or self.status is not JobStatus.RUNNING:
             return
@@ -321,14 +308,14 @@ class BatchMaster:
     def _job_vertex(self, vertex_id: VertexId) -> ExecutionJobVertex:
         return next(v for v in self.graph.job_vertices if v.job_vertex.vertex_id == vertex_id)
 
-    def _do(self, effect: BatchEffect) -> None:
+    def _do(self, effect: batch.BatchEffect) -> None:
         self._effects.append(effect)
         # RunStage has a range for each subtask, which is too long for a line.
-        did = f"RunStage {effect.vertex_id}" if isinstance(effect, RunStage) else effect
+        did = f"RunStage {effect.vertex_id}" if isinstance(effect, batch.RunStage) else effect
         self.story.add(self._event, did)
 
 
-def _replaces(newer: AttemptSeen, known: Execution) -> bool:
+def _replaces(newer: batch.AttemptSeen, known: Execution) -> bool:
     """Whether a newer attempt replaces the known one.
 
     If the known one still runs, only a newer one that has finished does. If the known one has

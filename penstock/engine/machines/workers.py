@@ -21,27 +21,7 @@ from typing import Final, assert_never
 from penstock.engine.machines.story import Story
 from penstock.engine.model.errors import BrokenInvariant
 from penstock.engine.model.ids import JobId
-from penstock.engine.model.messages.workers import (
-    DropStart,
-    EndWorker,
-    HostedGone,
-    HostStart,
-    LaunchWorker,
-    RoomWanted,
-    StartDropped,
-    StartEnded,
-    StartId,
-    StartRegistered,
-    StartWanted,
-    WorkerConnected,
-    WorkerId,
-    WorkerKind,
-    WorkerLost,
-    WorkersEffect,
-    WorkersEvent,
-    WorkersTick,
-    WorkerUnfit,
-)
+from penstock.engine.model.messages import workers
 
 # ---------------------------------------------------------------------- worker
 # What is known of one worker, and of one start. Plain records; `WorkerPool` alone changes them.
@@ -61,10 +41,10 @@ class Start:
     worker.
     """
 
-    wanted: StartWanted
+    wanted: workers.StartWanted
     order: int
-    worker: WorkerId | None = None
-    planned: WorkerId | None = None
+    worker: workers.WorkerId | None = None
+    planned: workers.WorkerId | None = None
     is_registered: bool = False
     dropped_at_ms: int | None = None
 
@@ -76,8 +56,8 @@ class Worker:
     `idle_since_ms`: None while it is starting or hosts somebody.
     """
 
-    worker_id: WorkerId
-    kind: WorkerKind
+    worker_id: workers.WorkerId
+    kind: workers.WorkerKind
     number: int
     state: WorkerState = WorkerState.STARTING
     starts: list[Start] = field(default_factory=list)
@@ -112,21 +92,21 @@ class WorkerPool:
     """One `step` for each event. `workers` and `starts` may be read by anybody who calls it."""
 
     def __init__(self) -> None:
-        self.workers: dict[WorkerId, Worker] = {}
-        self.starts: dict[StartId, Start] = {}
+        self.workers: dict[workers.WorkerId, Worker] = {}
+        self.starts: dict[workers.StartId, Start] = {}
         self.story = Story("WorkerPool")
         self._next_order = 0
         self._next_worker = 1
         self._now_ms = 0
-        self._effects: list[WorkersEffect] = []
+        self._effects: list[workers.WorkersEffect] = []
 
-    def step(self, event: WorkersEvent) -> list[WorkersEffect]:
+    def step(self, event: workers.WorkersEvent) -> list[workers.WorkersEffect]:
         """Take one event; returns the effects to carry out, in order."""
         name = type(event).__name__
-        if not isinstance(event, StartRegistered):
+        if not isinstance(event, workers.StartRegistered):
             self._now_ms = max(self._now_ms, event.now_ms)
         with self.story:
-            if not isinstance(event, WorkersTick):
+            if not isinstance(event, workers.WorkersTick):
                 self.story.add(name, event)
             self._take(event)
             self._serve()
@@ -135,33 +115,33 @@ class WorkerPool:
             self.story.add(name, effect)
         return effects
 
-    def _take(self, event: WorkersEvent) -> None:
+    def _take(self, event: workers.WorkersEvent) -> None:
         match event:
-            case StartWanted():
+            case workers.StartWanted():
                 self._on_wanted(event)
-            case StartRegistered(start_id):
+            case workers.StartRegistered(start_id):
                 if start_id in self.starts:
                     self.starts[start_id].is_registered = True
-            case StartDropped():
+            case workers.StartDropped():
                 self._on_dropped(event)
-            case HostedGone():
+            case workers.HostedGone():
                 self._on_gone(event)
-            case WorkerConnected():
+            case workers.WorkerConnected():
                 self._on_connected(event)
-            case WorkerUnfit():
+            case workers.WorkerUnfit():
                 self._on_unfit(event)
-            case WorkerLost():
+            case workers.WorkerLost():
                 self._on_lost(event)
-            case RoomWanted():
+            case workers.RoomWanted():
                 self._on_room_wanted(event)
-            case WorkersTick(now_ms):
+            case workers.WorkersTick(now_ms):
                 self._on_tick(now_ms)
             case _:
                 assert_never(event)
 
     # ------------------------------------------------------------------ what others ask
 
-    def fits(self, kind: WorkerKind, sizes: Iterable[int]) -> int:
+    def fits(self, kind: workers.WorkerKind, sizes: Iterable[int]) -> int:
         """Return how many TaskManagers of so many slots each the ready workers of that kind could host now."""
         free = sorted(one.free_slots for one in self._ready(kind))
         found = 0
@@ -179,41 +159,15 @@ class WorkerPool:
         idle = [one for one in self.workers.values() if one.is_idle]
         return sorted(idle, key=lambda one: (one.idle_since_ms or 0, one.number))
 
-    def check(self) -> None:
-        """Raises BrokenInvariant. For tests, after each step."""
-        with self.story:
-            hosted = [start for one in self.workers.values() for start in one.starts]
-            if len(set(map(id, hosted))) != len(hosted):
-                raise BrokenInvariant("a start is hosted twice")
-            for one in self.workers.values():
-                self._check_worker(one)
-            for start_id, start in self.starts.items():
-                is_waiting = start.worker is None
-                if is_waiting == any(start is one for one in hosted):
-                    raise BrokenInvariant(f"start {start_id} is hosted, or waits, but not both")
-                is_held = start.planned is None and bool(start.wanted.after_sized)
-                if is_waiting and not is_held and start.planned not in self.workers:
-                    raise BrokenInvariant(f"start {start_id} waits for no worker")
-
-    def _check_worker(self, one: Worker) -> None:
-        if one.free_slots < 0:
-            raise BrokenInvariant(f"worker {one.worker_id} has given more slots than it has")
-        if any(start.wanted.kind != one.kind for start in one.starts):
-            raise BrokenInvariant(f"worker {one.worker_id} hosts a TaskManager of another kind")
-        if one.is_idle != (one.idle_since_ms is not None):
-            raise BrokenInvariant(f"worker {one.worker_id}: nobody knows since when it is idle")
-        if one.state is WorkerState.STARTING and one.starts:
-            raise BrokenInvariant(f"worker {one.worker_id} hosts somebody before it has started")
-
     # ------------------------------------------------------------------ starts
 
-    def _on_wanted(self, event: StartWanted) -> None:
+    def _on_wanted(self, event: workers.StartWanted) -> None:
         if event.start_id in self.starts:
             raise BrokenInvariant(f"start {event.start_id} is known already")
         self.starts[event.start_id] = Start(event, self._next_order)
         self._next_order += 1
 
-    def _on_dropped(self, event: StartDropped) -> None:
+    def _on_dropped(self, event: workers.StartDropped) -> None:
         start = self.starts.get(event.start_id)
         if start is None or start.dropped_at_ms is not None:
             return
@@ -222,9 +176,9 @@ class WorkerPool:
             return
         start.dropped_at_ms = event.now_ms
         if self.workers[start.worker].state is WorkerState.READY:
-            self._effects.append(DropStart(start.worker, event.start_id, event.cause))
+            self._effects.append(workers.DropStart(start.worker, event.start_id, event.cause))
 
-    def _on_gone(self, event: HostedGone) -> None:
+    def _on_gone(self, event: workers.HostedGone) -> None:
         start = self.starts.get(event.start_id)
         if start is None or start.worker is None:
             return
@@ -241,26 +195,26 @@ class WorkerPool:
         """Forget a start, and tell its job, unless it knows."""
         del self.starts[start.wanted.start_id]
         if start.dropped_at_ms is None:
-            self._effects.append(StartEnded(start.wanted.start_id, cause))
+            self._effects.append(workers.StartEnded(start.wanted.start_id, cause))
 
     # ------------------------------------------------------------------ workers
 
-    def _on_connected(self, event: WorkerConnected) -> None:
+    def _on_connected(self, event: workers.WorkerConnected) -> None:
         worker = self.workers.get(event.worker_id)
         if worker is None:
-            self._effects.append(EndWorker(event.worker_id, "nobody needs it any more"))
+            self._effects.append(workers.EndWorker(event.worker_id, "nobody needs it any more"))
         elif worker.state is WorkerState.STARTING:
             worker.state = WorkerState.READY
             worker.idle_since_ms = event.now_ms
 
-    def _on_unfit(self, event: WorkerUnfit) -> None:
+    def _on_unfit(self, event: workers.WorkerUnfit) -> None:
         worker = self.workers.get(event.worker_id)
         if worker is not None:
             worker.is_unfit = True
             if worker.is_idle:
                 self._end(worker, event.cause)
 
-    def _on_lost(self, event: WorkerLost) -> None:
+    def _on_lost(self, event: workers.WorkerLost) -> None:
         """A start that another job's worker did not live to begin waits again; the others are over."""
         worker = self.workers.pop(event.worker_id, None)
         if worker is None:
@@ -274,7 +228,7 @@ class WorkerPool:
             if is_over or worker.served == len(worker.starts):
                 self._over(start, event.cause)
 
-    def _on_room_wanted(self, event: RoomWanted) -> None:
+    def _on_room_wanted(self, event: workers.RoomWanted) -> None:
         """Those end first that are of no use to a start that waits; of these, those that are idle longest."""
         held = {start.wanted.kind for start in self.starts.values() if start.worker is None}
         others = [one for one in self.idle if one.kind != event.kind]
@@ -309,7 +263,7 @@ class WorkerPool:
         if worker.state is not WorkerState.ENDING:
             worker.state = WorkerState.ENDING
             worker.idle_since_ms = None
-            self._effects.append(EndWorker(worker.worker_id, cause))
+            self._effects.append(workers.EndWorker(worker.worker_id, cause))
 
     # ------------------------------------------------------------------ who is served by whom
 
@@ -333,7 +287,9 @@ class WorkerPool:
         for worker in list(self.workers.values()):
             if worker.state is WorkerState.STARTING and worker.worker_id not in planned:
                 del self.workers[worker.worker_id]
-                self._effects.append(EndWorker(worker.worker_id, "nobody needs it any more"))
+                self._effects.append(
+                    workers.EndWorker(worker.worker_id, "nobody needs it any more")
+                )
 
     def _in_order(self) -> list[Start]:
         """The waiting starts: those that jobs need to run at all, as they came; then one of each job in turn."""
@@ -364,7 +320,7 @@ class WorkerPool:
         is_late = self._now_ms >= wanted.now_ms + SIZED_FIRST_MS
         return placed < wanted.after_sized and not is_late
 
-    def _ready(self, kind: WorkerKind) -> list[Worker]:
+    def _ready(self, kind: workers.WorkerKind) -> list[Worker]:
         return [one for one in self.workers.values() if one.takes_starts and one.kind == kind]
 
     def _ready_for(self, start: Start) -> Worker | None:
@@ -374,7 +330,7 @@ class WorkerPool:
         ]
         return min(fitting, key=lambda one: (one.free_slots, one.number), default=None)
 
-    def _planned_for(self, start: Start, room: dict[WorkerId, int]) -> WorkerId:
+    def _planned_for(self, start: Start, room: dict[workers.WorkerId, int]) -> workers.WorkerId:
         """A starting worker with room for this start; a new one if there is none."""
         kind = start.wanted.kind
         found = [
@@ -386,11 +342,11 @@ class WorkerPool:
             return start.planned
         if found:
             return found[0]
-        worker_id = WorkerId(f"worker-{self._next_worker}")
+        worker_id = workers.WorkerId(f"worker-{self._next_worker}")
         self.workers[worker_id] = Worker(worker_id, kind, self._next_worker)
         self._next_worker += 1
         room[worker_id] = kind.slots
-        self._effects.append(LaunchWorker(worker_id, kind))
+        self._effects.append(workers.LaunchWorker(worker_id, kind))
         return worker_id
 
     def _host(self, worker: Worker, start: Start) -> None:
@@ -399,5 +355,5 @@ class WorkerPool:
         worker.idle_since_ms = None
         worker.idle_ms = start.wanted.idle_ms
         start.worker, start.planned = worker.worker_id, None
-        effect = HostStart(worker.worker_id, start.wanted.start_id, start.wanted.slots)
+        effect = workers.HostStart(worker.worker_id, start.wanted.start_id, start.wanted.slots)
         self._effects.append(effect)

@@ -20,6 +20,7 @@ from penstock.engine.model.options.autoscaler import (
     AutoscalerStepOptions,
     AutoscalerTargetOptions,
     ElasticOptions,
+    ElasticProfile,
 )
 from penstock.engine.model.options.option import Option
 
@@ -87,19 +88,6 @@ def _refusal(what: str, got: object, expected: str) -> ConfigurationError:
 T = TypeVar("T")
 
 
-class ElasticProfile(StrEnum):
-    """The defaults of elastic jobs: of Penstock, or of Flink.
-
-    `penstock.elastic.profile` chooses between them, for options that nobody sets. Does not know the readers of options.
-    Source: none in Flink. Flink's defaults are made for rescales that take minutes.
-
-    Whose defaults count.
-    """
-
-    PENSTOCK = "penstock"
-    FLINK = "flink"
-
-
 PENSTOCK_DEFAULTS: Final[Mapping[str, str]] = {
     AutoscalerMetricOptions.METRICS_WINDOW.key: "60 s",
     AutoscalerMetricOptions.STABILIZATION_INTERVAL.key: "20 s",
@@ -119,22 +107,9 @@ PENSTOCK_DEFAULTS: Final[Mapping[str, str]] = {
 """By key, as texts: what profile `penstock` has in place of Flink's defaults."""
 
 
-def profile_of(settings: Settings) -> ElasticProfile:
-    """Return the profile that is set. Raises: ConfigurationError: there is no such profile."""
-    given = settings.get(ElasticOptions.PROFILE).strip().lower()
-    try:
-        return ElasticProfile(given)
-    except ValueError:
-        names = " or ".join(ElasticProfile)
-        raise ConfigurationError(
-            f"option '{ElasticOptions.PROFILE.key}' is '{given}', but it takes {names}. "
-            "Change the setting."
-        ) from None
-
-
 def elastic_value(settings: Settings, option: Option[T]) -> T:
     """Return the option's value; where nobody sets it, the default of the profile. None is possible only without any default."""
-    if settings.is_set(option) or profile_of(settings) is ElasticProfile.FLINK:
+    if settings.is_set(option) or settings.get(ElasticOptions.PROFILE) is ElasticProfile.FLINK:
         return settings.get(option)
     own = PENSTOCK_DEFAULTS.get(option.key)
     return settings.get(option) if own is None else option.parse(own)

@@ -70,6 +70,14 @@ class BasicType(Enum):
     INSTANT = "Instant"
 
 
+def _maker(basic_type: BasicType) -> staticmethod[[], BasicTypeInfo]:
+    def make() -> BasicTypeInfo:
+        is_instant = basic_type is BasicType.INSTANT
+        return InstantTypeInfo() if is_instant else BasicTypeInfo(basic_type)
+
+    return staticmethod(make)
+
+
 class BasicTypeInfo(TypeInformation):
     """The type of a single value: string, number, boolean or instant."""
 
@@ -86,53 +94,18 @@ class BasicTypeInfo(TypeInformation):
     def __str__(self) -> str:
         return self._basic_type.value
 
-    @staticmethod
-    def STRING_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name] - PyFlink's name
-        return BasicTypeInfo(BasicType.STRING)
-
-    @staticmethod
-    def BOOLEAN_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
-        return BasicTypeInfo(BasicType.BOOLEAN)
-
-    @staticmethod
-    def BYTE_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
-        return BasicTypeInfo(BasicType.BYTE)
-
-    @staticmethod
-    def SHORT_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
-        return BasicTypeInfo(BasicType.SHORT)
-
-    @staticmethod
-    def INT_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
-        return BasicTypeInfo(BasicType.INT)
-
-    @staticmethod
-    def LONG_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
-        return BasicTypeInfo(BasicType.LONG)
-
-    @staticmethod
-    def FLOAT_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
-        return BasicTypeInfo(BasicType.FLOAT)
-
-    @staticmethod
-    def DOUBLE_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
-        return BasicTypeInfo(BasicType.DOUBLE)
-
-    @staticmethod
-    def CHAR_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
-        return BasicTypeInfo(BasicType.CHAR)
-
-    @staticmethod
-    def BIG_INT_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
-        return BasicTypeInfo(BasicType.BIG_INT)
-
-    @staticmethod
-    def BIG_DEC_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
-        return BasicTypeInfo(BasicType.BIG_DEC)
-
-    @staticmethod
-    def INSTANT_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
-        return InstantTypeInfo(BasicType.INSTANT)
+    STRING_TYPE_INFO = _maker(BasicType.STRING)
+    BOOLEAN_TYPE_INFO = _maker(BasicType.BOOLEAN)
+    BYTE_TYPE_INFO = _maker(BasicType.BYTE)
+    SHORT_TYPE_INFO = _maker(BasicType.SHORT)
+    INT_TYPE_INFO = _maker(BasicType.INT)
+    LONG_TYPE_INFO = _maker(BasicType.LONG)
+    FLOAT_TYPE_INFO = _maker(BasicType.FLOAT)
+    DOUBLE_TYPE_INFO = _maker(BasicType.DOUBLE)
+    CHAR_TYPE_INFO = _maker(BasicType.CHAR)
+    BIG_INT_TYPE_INFO = _maker(BasicType.BIG_INT)
+    BIG_DEC_TYPE_INFO = _maker(BasicType.BIG_DEC)
+    INSTANT_TYPE_INFO = _maker(BasicType.INSTANT)
 
 
 class InstantTypeInfo(BasicTypeInfo):

@@ -17,7 +17,10 @@ from penstock.engine.machines.rescaling.adaptive_settings import adaptive_settin
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.job_graph import JobGraph, JobVertex
-from penstock.engine.model.options.checkpoints import CheckpointOptions, StateBackendOptions
+from penstock.engine.model.options.checkpoints import (
+    CheckpointOptions,
+    StateBackendOptions,
+)
 from penstock.engine.model.options.cluster import HeartbeatOptions
 from penstock.engine.model.options.option import INT_MAX
 from penstock.engine.model.options.reporters import TraceReporterOptions

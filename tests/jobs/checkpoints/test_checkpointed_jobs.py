@@ -166,7 +166,7 @@ def two_parts(env, folder, stage):
 
 def until_ended(client, least):
     """The other part runs, and so many subtasks of this one have ended. It has three."""
-    vertices = manager_of(client).job_master.execution_graph.vertices
+    vertices = manager_of(client).job_master.state.graph.vertices
 
     def has_ended():
         states = Counter(vertex.state.name for vertex in vertices)

@@ -30,7 +30,7 @@ def leave(client, name):
 
 
 def places(client):
-    vertices = manager_of(client).job_master.execution_graph.vertices
+    vertices = manager_of(client).job_master.state.graph.vertices
     return {str(one.execution.location.resource_id) for one in vertices if one.execution.location}
 
 

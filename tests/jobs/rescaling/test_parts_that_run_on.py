@@ -113,7 +113,7 @@ def rescale_left(client, count):
 
 def attempts(client, name):
     """The attempts of one part, by subtask."""
-    graph = manager_of(client).job_master.execution_graph
+    graph = manager_of(client).job_master.state.graph
     return {
         str(one): one.execution.attempt_id
         for one in graph.vertices

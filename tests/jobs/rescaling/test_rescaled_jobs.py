@@ -230,7 +230,7 @@ def _is_at_end(client, part) -> bool:
     """All subtasks of the vertices with this in their names have read their last record, and wait for a checkpoint."""
     job = manager_of(client).job_master
     waiting = job.checkpoints.coordinator._ends.waiting
-    found = [one for one in job.execution_graph.vertices if part in one.job_vertex.name]
+    found = [one for one in job.state.graph.vertices if part in one.job_vertex.name]
     return bool(found) and all(one.execution.attempt_id in waiting for one in found)
 
 

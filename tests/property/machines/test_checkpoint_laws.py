@@ -82,7 +82,7 @@ class Follower:
                 attempt_id, checkpoint_id = self.sent[state]
                 assert checkpoint_id == checkpoint.checkpoint_id
                 assert attempt_id.subtask == subtask
-                assert self.bench.job.execution_graph.current(attempt_id) is not None
+                assert self.bench.job.state.graph.current(attempt_id) is not None
 
     def ack(self, name: str, back: int) -> None:
         """Of the newest checkpoint, or of an older one; each acknowledgement has a snapshot of its own."""

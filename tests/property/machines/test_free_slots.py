@@ -24,6 +24,7 @@ from penstock.engine.machines.slots.slot_matching import (
 )
 from penstock.engine.machines.slots.slot_pool import FreeSlots
 from penstock.engine.model.ids import AllocationId, ResourceId, SlotRequestId
+from tests.tools.machines.slot_scan import scanned
 
 SMALL = profile_of({"cpu": 1})
 HOST_OF = {f"tm{number}": f"host{number % 3}" for number in range(6)}
@@ -63,9 +64,7 @@ class Pool:
         self.held: dict[str, list[Slot]] = defaultdict(list)
         self.used: list[Slot] = []
         self.free: dict[AllocationId, Slot] = {}
-        self.index: FreeSlots[Slot] = FreeSlots(
-            self.utilization, is_spreading=selection.is_spreading
-        )
+        self.index: FreeSlots[Slot] = FreeSlots(selection, self.utilization)
 
     def utilization(self, resource_id: ResourceId) -> float:
         held = self.held[resource_id]
@@ -83,8 +82,8 @@ class Pool:
         self.index.moved(slot.resource_id)
 
     def take(self, wanted: SlotProfile) -> None:
-        found = self.index.select(self.selection, wanted)
-        assert found == self.selection.select(self.free.values(), wanted, self.utilization)
+        found = self.index.select(wanted)
+        assert found == scanned(self.selection, self.free.values(), wanted, self.utilization)
         if found is not None:
             self.drop(found[0])
             self.used.append(found[0])

@@ -190,7 +190,7 @@ def test_no_order_of_stale_and_repeated_news_breaks_an_invariant(
     bench.start()
     for slot in range(8):
         bench.offer(f"tm{slot}", 3)
-    vertices = bench.job.execution_graph.vertices
+    vertices = bench.job.state.graph.vertices
     for item in news:
         bench.now_ms += 50
         match item:
@@ -215,7 +215,7 @@ def test_no_order_of_stale_and_repeated_news_breaks_an_invariant(
 
 def _report_next(bench: Bench, place: int) -> None:
     """What a healthy TaskManager would say next of a task."""
-    vertices = bench.job.execution_graph.vertices
+    vertices = bench.job.state.graph.vertices
     vertex = vertices[place % len(vertices)]
     following = {
         ExecutionState.DEPLOYING: ExecutionState.INITIALIZING,

@@ -24,6 +24,7 @@ from penstock.engine.model.messages.workers import (
     WorkerUnfit,
 )
 from penstock.engine.model.slot_size import slot_size
+from simulation.bookkeeping import check_workers
 
 LARGE = WorkerKind("c", 1, slot_size({"cpu": 2}))
 KINDS = (WorkerKind("a", 3), WorkerKind("b", 1), LARGE)
@@ -60,7 +61,7 @@ class World:
                     self.ended.append(start_id)
                 case EndWorker(worker_id):
                     self.ending.add(worker_id)
-        self.pool.check()
+        check_workers(self.pool)
 
     def act(self, action: str, number: int) -> None:
         self.now_ms += number
@@ -175,7 +176,7 @@ class Executors:
                     self.hosted.add(start_id)
                 case EndWorker(worker_id):
                     self.end(worker_id)
-        self.pool.check()
+        check_workers(self.pool)
 
     def end(self, worker_id: WorkerId) -> None:
         self.queue = [entry for entry in self.queue if entry[0] != worker_id]

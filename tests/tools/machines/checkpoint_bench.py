@@ -101,9 +101,7 @@ class CheckpointBench(Bench):
     def complete(self, checkpoint_id: int | None = None) -> int:
         """Triggered unless it is, acknowledged by all that run, stored."""
         number = self.trigger() if checkpoint_id is None else checkpoint_id
-        self.ack(
-            number, *(str(v) for v in self.job.execution_graph.vertices if v.state == "RUNNING")
-        )
+        self.ack(number, *(str(v) for v in self.job.state.graph.vertices if v.state == "RUNNING"))
         self.stored(number)
         return number
 

@@ -26,6 +26,7 @@ from penstock.engine.model.messages import (
     TriggerCheckpoint,
 )
 from penstock.engine.model.states import ExecutionState as S
+from simulation.bookkeeping import check_job
 from tests.tools.machines.checkpoint_bench import (
     EVERY_SECOND,
     CheckpointBench,
@@ -69,7 +70,7 @@ class GenerationBench(CheckpointBench):
 
     def step(self, event: JobEvent) -> list[JobEffect]:
         self.effects = self.master.step(event)
-        self.job.check()
+        check_job(self.job)
         for effect in self.effects:
             if isinstance(effect, SetTimer):
                 self.timers[effect.timer] = effect.at_ms
@@ -108,7 +109,7 @@ class GenerationBench(CheckpointBench):
         return found
 
     def names(self, *states: S) -> list[str]:
-        return [str(one) for one in self.job.execution_graph.vertices if one.state in states]
+        return [str(one) for one in self.job.state.graph.vertices if one.state in states]
 
     def pass_time(self, ms: int) -> list[JobEffect]:
         """Let time go by; the timer of the transitions rings if it is due."""
@@ -168,4 +169,4 @@ def grown() -> GenerationBench:
 
 
 def places(bench):
-    return {str(one.execution.location.resource_id) for one in bench.job.execution_graph.vertices}
+    return {str(one.execution.location.resource_id) for one in bench.job.state.graph.vertices}

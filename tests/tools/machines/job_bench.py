@@ -25,6 +25,7 @@ from penstock.engine.model.messages import (
     TimerFired,
 )
 from penstock.engine.model.states import ExecutionState as S
+from simulation.bookkeeping import check_job
 from tests.tools.machines.job_graphs import word_count
 
 USER = FailureInfo("ValueError", "boom", is_user_code=True)
@@ -40,7 +41,7 @@ class Bench:
 
     def step(self, event: JobEvent) -> list[JobEffect]:
         self.effects = self.job.step(event)
-        self.job.check()
+        check_job(self.job)
         for effect in self.effects:
             if isinstance(effect, SetTimer):
                 self.timers[effect.timer] = effect.at_ms
@@ -55,7 +56,7 @@ class Bench:
         return self.step(SlotsOffered(location, offers, self.now_ms))
 
     def vertex(self, name: str) -> ExecutionVertex:
-        return next(v for v in self.job.execution_graph.vertices if str(v) == name)
+        return next(v for v in self.job.state.graph.vertices if str(v) == name)
 
     def report(
         self,
@@ -70,7 +71,7 @@ class Bench:
         return self.step(TaskReported(told, self.now_ms))
 
     def run_all(self) -> None:
-        for vertex in self.job.execution_graph.vertices:
+        for vertex in self.job.state.graph.vertices:
             if vertex.state is S.DEPLOYING:
                 self.report(str(vertex), S.INITIALIZING)
                 self.report(str(vertex), S.RUNNING)
@@ -82,11 +83,11 @@ class Bench:
         return found
 
     def finish_all(self) -> list[JobEffect]:
-        return self.finish(*(str(v) for v in self.job.execution_graph.vertices))
+        return self.finish(*(str(v) for v in self.job.state.graph.vertices))
 
     def confirm_cancels(self) -> list[JobEffect]:
         found: list[JobEffect] = []
-        for vertex in self.job.execution_graph.vertices:
+        for vertex in self.job.state.graph.vertices:
             if vertex.state is S.CANCELING:
                 found += self.report(str(vertex), S.CANCELED)
         return found

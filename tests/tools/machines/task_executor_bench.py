@@ -21,6 +21,7 @@ from penstock.engine.model.messages import (
     RequestSlot,
     TaskEnded,
 )
+from simulation.bookkeeping import check_task_executor
 
 ME, JOB, OTHER = ResourceId("tm"), JobId("job"), JobId("other")
 LEADER, FORMER = FencingToken("leader"), FencingToken("former")
@@ -46,7 +47,7 @@ class Bench:
 
     def step(self, event):
         effects = self.executor.step(event)
-        self.executor.check()
+        check_task_executor(self.executor)
         return effects
 
     def request(self, allocation_id=A1, index=0, job_id=JOB, token=LEADER):

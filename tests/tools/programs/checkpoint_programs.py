@@ -225,7 +225,7 @@ def wait_until_running(client) -> None:
     """A savepoint that is asked for before all tasks run is refused."""
     manager = manager_of(client)
     for _ in range(3000):
-        states = [vertex.state.name for vertex in manager.job_master.execution_graph.vertices]
+        states = [vertex.state.name for vertex in manager.job_master.state.graph.vertices]
         if set(states) == {"RUNNING"} and manager.status is JobStatus.RUNNING:
             return
         manager.wait(0.01)

@@ -35,7 +35,7 @@ from penstock.engine.model.graph.job_graph import JobGraph, JobVertex, OperatorI
 from penstock.engine.model.key_types import KeyType
 from penstock.engine.model.texts.type_texts import shown_type, type_with_defaults
 from penstock.engine.runtime.state.broadcast import ROLE, broadcast_info
-from penstock.engine.runtime.state.migration import change_of, declared_type
+from penstock.engine.runtime.state.migration import change_of
 from penstock.engine.runtime.state.snapshot import StateInfo
 from penstock.engine.runtime.task.declared_states import DeclaredStates, declared_states
 
@@ -316,7 +316,7 @@ class _OperatorCheck:
 
 
 def _shown(info: StateInfo) -> str:
-    type_info = declared_type(info)
+    type_info = info.type_info
     shown = shown_type(type_info) if type_info is not None else info.type_text
     with_ttl = " with time to live" if info.has_ttl else ""
     return f"{info.kind} of {shown}{with_ttl}" if shown else f"{info.kind}{with_ttl}"

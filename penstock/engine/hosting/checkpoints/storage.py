@@ -29,20 +29,10 @@ import secrets
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final
 
-from penstock.engine.hosting.os.file_systems import (
-    ByteSink,
-    CheckpointDamaged,
-    CheckpointIoError,
-    Files,
-    LocalFiles,
-    is_uri,
-    joined,
-    open_files,
-    parted,
-)
+from penstock.engine.hosting.os import file_systems
 from penstock.engine.model.checkpoints import (
     INLINE_BYTES,
     METADATA,
@@ -89,25 +79,25 @@ def encode_metadata(checkpoint: CompletedCheckpoint, folder: str = "") -> bytes:
 def decode_metadata(data: bytes, location: str) -> CompletedCheckpoint:
     """Raises: CheckpointDamaged, naming `location`: not a metadata file, of another version, or incomplete."""
     if not data.startswith(MAGIC):
-        raise CheckpointDamaged(
+        raise file_systems.CheckpointDamaged(
             f"{location} is not the metadata of a checkpoint, or its beginning is lost"
         )
     if len(data) < len(MAGIC) + _HEAD.size:
-        raise CheckpointDamaged(f"{location} is incomplete: it ends within its header")
+        raise file_systems.CheckpointDamaged(f"{location} is incomplete: it ends within its header")
     version, body_size, checksum = _HEAD.unpack_from(data, len(MAGIC))
     if version != VERSION:
-        raise CheckpointDamaged(
+        raise file_systems.CheckpointDamaged(
             f"{location} has version {version}, but this Penstock reads version {VERSION}"
         )
     rest = memoryview(data)[len(MAGIC) + _HEAD.size :]
     found = zlib.crc32(rest)
     if found != checksum:
-        raise CheckpointDamaged(
+        raise file_systems.CheckpointDamaged(
             f"{location} is incomplete or altered: its checksum is {found:#010x}, expected "
             f"{checksum:#010x}"
         )
     structure = json.loads(bytes(rest[:body_size]))
-    blobs = _Found(rest[body_size:], parted(location)[0])
+    blobs = _Found(rest[body_size:], file_systems.parted(location)[0])
     return CompletedCheckpoint(
         checkpoint_id=structure["checkpoint_id"],
         job_id=JobId(structure["job_id"]),
@@ -249,7 +239,7 @@ def _read_channels(
 def _handle(handle: StateHandle, blobs: _Blobs) -> list[Any]:
     if isinstance(handle, InlineHandle):
         return [None, *blobs.add(handle.data), handle.checksum]
-    folder, name = parted(handle.path)
+    folder, name = file_systems.parted(handle.path)
     path = name if folder == blobs.folder else handle.path
     return [path, handle.offset, handle.size, handle.checksum]
 
@@ -259,7 +249,7 @@ def _read_handle(place: list[Any], blobs: _Found) -> StateHandle:
     if path is None:
         return InlineHandle(blobs.bytes_at([offset, size]), checksum)
     if "/" not in path:
-        path = joined(blobs.folder, path)
+        path = file_systems.joined(blobs.folder, path)
     return FileHandle(path, offset, size, checksum)
 
 
@@ -278,10 +268,12 @@ class CheckpointStorage:
     def __init__(self, directory: str, job_id: JobId, *, is_checked: bool = True) -> None:
         """`is_checked` False: to look into another user's; nothing that is read may be unpickled."""
         if not _SAFE.fullmatch(job_id) or set(job_id) == {"."}:
-            raise CheckpointIoError(f"job id {job_id!r} cannot be the name of a folder")
+            raise file_systems.CheckpointIoError(
+                f"job id {job_id!r} cannot be the name of a folder"
+            )
         self._is_checked = is_checked
-        self._files, base = open_files(directory, is_checked=is_checked)
-        self._others: list[Files] = []
+        self._files, base = file_systems.open_files(directory, is_checked=is_checked)
+        self._others: list[file_systems.Files] = []
         self.root = f"{base.rstrip('/')}/{job_id}"
 
     # ------------------------------------------------------------------ writing
@@ -310,7 +302,7 @@ class CheckpointStorage:
         Raises: ConfigurationError: the file system is not known.
         """
         job = self.root.rpartition("/")[2][:6]
-        return joined(self.find(target), f"savepoint-{job}-{secrets.token_hex(6)}")
+        return file_systems.joined(self.find(target), f"savepoint-{job}-{secrets.token_hex(6)}")
 
     def writer(
         self, folder: str, inline_bytes: int = INLINE_BYTES, checkpoint_id: int = 0
@@ -336,8 +328,8 @@ class CheckpointStorage:
         metadata = encode_metadata(checkpoint, folder)
         try:
             files.put_new(f"{at}/{METADATA}", metadata)
-        except CheckpointIoError:
-            with contextlib.suppress(CheckpointIoError):  # the first error counts
+        except file_systems.CheckpointIoError:
+            with contextlib.suppress(file_systems.CheckpointIoError):  # the first error counts
                 self._drop_empty([folder])
             raise
         return replace(checkpoint, location=_at(files, folder), metadata_bytes=len(metadata))
@@ -346,23 +338,23 @@ class CheckpointStorage:
 
     def load(self, location: str) -> CompletedCheckpoint:
         """Load a metadata file or its folder. Raises: CheckpointDamaged, CheckpointIoError, ConfigurationError."""
-        if parted(location)[1] != METADATA:
-            location = joined(location, METADATA)
+        if file_systems.parted(location)[1] != METADATA:
+            location = file_systems.joined(location, METADATA)
         files, path = self._place(location)
         return decode_metadata(files.read(path), location)
 
     def load_given(self, given: str) -> CompletedCheckpoint:
         """Load what a user named. Raises: as `load`. If there is no checkpoint, the text says what to name instead."""
-        if parted(given)[1] == METADATA:
-            given = parted(given)[0]
+        if file_systems.parted(given)[1] == METADATA:
+            given = file_systems.parted(given)[0]
         folder = self.find(given)
         files, path = self._place(folder)
         names = [name for name, _ in files.list(path)]
         if METADATA in names:
             return self.load(folder)
-        below = [joined(given, name) for name in sorted(names) if _WHOLE.match(name)]
+        below = [file_systems.joined(given, name) for name in sorted(names) if _WHOLE.match(name)]
         what = "a folder without the file _metadata" if names else "not there, or empty"
-        raise CheckpointDamaged(
+        raise file_systems.CheckpointDamaged(
             f"there is no savepoint or checkpoint at {given!r}: it is {what}. Name the folder "
             "of a completed one: it is called savepoint-... or chk-... and contains that file"
             + (
@@ -374,19 +366,19 @@ class CheckpointStorage:
 
     def find(self, given: str) -> str:
         """Return a user's path or URI in the form that this storage uses."""
-        files, path = open_files(given)
+        files, path = file_systems.open_files(given)
         if files.uri("") == self._files.uri(""):
             return path
-        return f"file://{path}" if isinstance(files, LocalFiles) else given
+        return f"file://{path}" if isinstance(files, file_systems.LocalFiles) else given
 
-    def _place(self, path: str) -> tuple[Files, str]:
+    def _place(self, path: str) -> tuple[file_systems.Files, str]:
         """Return the file system and path of a path here, or of a URI in another file system."""
-        if not is_uri(path):
+        if not file_systems.is_uri(path):
             return self._files, path
         for files in self._others:
             if (found := files.path_of(path)) is not None:
                 return files, found
-        files, found = open_files(path, is_checked=self._is_checked)
+        files, found = file_systems.open_files(path, is_checked=self._is_checked)
         self._others.append(files)
         return files, found
 
@@ -411,7 +403,7 @@ class CheckpointStorage:
             try:
                 checkpoint = self.load(folder)
                 self.verify(checkpoint)
-            except CheckpointDamaged as error:
+            except file_systems.CheckpointDamaged as error:
                 damaged.append(f"checkpoint {checkpoint_id}: {error}")
             else:
                 return checkpoint, damaged
@@ -444,7 +436,7 @@ class CheckpointStorage:
         if checkpoint.location is not None:
             files, path = self._place(checkpoint.location)
             files.remove(path)
-            files.remove(parted(path)[0])
+            files.remove(file_systems.parted(path)[0])
 
     def discard_states(self, states: Iterable[SubtaskState]) -> None:
         """Remove files that only an unfinished checkpoint has."""
@@ -458,7 +450,7 @@ class CheckpointStorage:
         for path in sorted(paths):
             files, at = self._place(path)
             files.remove(at)
-        self._drop_empty({parted(path)[0] for path in paths})
+        self._drop_empty({file_systems.parted(path)[0] for path in paths})
 
     def _drop_empty(self, folders: Iterable[str]) -> None:
         """Remove empty folders of savepoints that failed. No clean-up pass looks outside the job's own folder."""
@@ -488,13 +480,13 @@ class CheckpointStorage:
 
     def discard_claimed(self, checkpoint: CompletedCheckpoint) -> None:
         """Remove the shared files of a discarded claimed checkpoint, unless one next to it needs them."""
-        root = parted(parted(checkpoint.location or "")[0])[0]
+        root = file_systems.parted(file_systems.parted(checkpoint.location or "")[0])[0]
         files, path = self._place(root)
         if path.rpartition("/")[2] != checkpoint.job_id:
             return  # A savepoint: the folder around it belongs to the user.
         names = [name for name, is_folder in files.list(path) if is_folder]
         wanted = _paths_of(
-            self._whole(joined(root, one) for one in names if _CHECKPOINT.match(one))
+            self._whole(file_systems.joined(root, one) for one in names if _CHECKPOINT.match(one))
         )
         shared = f"{path}/{SHARED_FOLDER}"
         for one in _paths_of([checkpoint]) - wanted:
@@ -519,7 +511,7 @@ class CheckpointStorage:
         for folder in folders:
             files, path = self._place(folder)
             if any(name == METADATA for name, _ in files.list(path)):
-                with contextlib.suppress(CheckpointDamaged):
+                with contextlib.suppress(file_systems.CheckpointDamaged):
                     yield self.load(folder)
 
     def withdraw(self, checkpoint: CompletedCheckpoint) -> None:
@@ -567,33 +559,26 @@ class CheckpointStorage:
         return any(name == METADATA for name, _ in self._files.list(folder))
 
 
+@dataclass(eq=False, repr=False)
 class StateWriter:
     """Writes the parts of one subtask's state, in one file if they are large. Call `close` before
     passing on its handles.
-    """
 
-    def __init__(
-        self,
-        place: Callable[[str], tuple[Files, str]],
-        folder: str,
-        inline_bytes: int,
-        shared: str,
-        drop_empty: Callable[[Sequence[str]], None],
-    ) -> None:
-        """`place`: returns the file system of a path or URI, and the path in it. `shared`: prefix
+    `_place`: returns the file system of a path or URI, and the path in it. `_shared`: prefix
         of paths of shared files.
 
-        `drop_empty`: is told of folders that may be empty now.
-        """
-        self._drop_empty = drop_empty
-        self._place = place
-        self._folder = folder
-        self._inline_bytes = inline_bytes
-        self._shared = shared
-        self._shared_paths: list[str] = []
-        self._path = ""
-        self._stream: ByteSink | None = None
-        self._size = 0
+        `_drop_empty`: is told of folders that may be empty now.
+    """
+
+    _place: Callable[[str], tuple[file_systems.Files, str]]
+    _folder: str
+    _inline_bytes: int
+    _shared: str
+    _drop_empty: Callable[[Sequence[str]], None]
+    _shared_paths: list[str] = field(default_factory=list)
+    _path: str = ""
+    _stream: file_systems.ByteSink | None = None
+    _size: int = 0
 
     def add(self, data: bytes) -> StateHandle:
         """Raises: CheckpointIoError."""
@@ -601,7 +586,7 @@ class StateWriter:
         if len(data) < self._inline_bytes:
             return InlineHandle(data, checksum)
         if self._stream is None:
-            self._path = joined(self._folder, secrets.token_hex(16))
+            self._path = file_systems.joined(self._folder, secrets.token_hex(16))
             self._stream = self._created(self._path)
         self._stream.write(data)
         offset, self._size = self._size, self._size + len(data)
@@ -636,15 +621,15 @@ class StateWriter:
                 files.remove(at)
             self._drop_empty([self._folder])
 
-    def _created(self, path: str) -> ByteSink:
+    def _created(self, path: str) -> file_systems.ByteSink:
         files, at = self._place(path)
         return files.create(at)
 
 
-def _at(files: Files, folder: str) -> str:
+def _at(files: file_systems.Files, folder: str) -> str:
     """Return where the metadata of a folder is, as anybody can open it."""
-    location = joined(folder, METADATA)
-    return location if is_uri(folder) else files.uri(location)
+    location = file_systems.joined(folder, METADATA)
+    return location if file_systems.is_uri(folder) else files.uri(location)
 
 
 def _paths_of(checkpoints: Iterable[CompletedCheckpoint]) -> set[str]:
@@ -662,6 +647,6 @@ def _paths_of(checkpoints: Iterable[CompletedCheckpoint]) -> set[str]:
 def _check(data: bytes, checksum: int, place: str) -> None:
     found = zlib.crc32(data)
     if found != checksum:
-        raise CheckpointDamaged(
+        raise file_systems.CheckpointDamaged(
             f"{place} has been altered: its checksum is {found:#010x}, expected {checksum:#010x}"
         )

@@ -29,24 +29,17 @@ from penstock.engine.hosting.checkpoints.storage import CheckpointStorage
 from penstock.engine.hosting.jobmanager.coordinators.coordinators import Coordinators
 from penstock.engine.hosting.os.file_systems import check_private, parted
 from penstock.engine.hosting.os.worker_thread import WorkerThreads
+from penstock.engine.model import messages
 from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import JobId
-from penstock.engine.model.messages import (
-    CheckpointNotStored,
-    CheckpointStored,
-    CoordinatorsCheckpointEnded,
-    CoordinatorsSnapshotted,
-    DiscardCheckpoint,
-    DiscardStates,
-    RestoreCoordinators,
-    SavepointAnswered,
-    SnapshotCoordinators,
-    StoreCheckpoint,
-)
 
-Keeping: TypeAlias = StoreCheckpoint | DiscardCheckpoint | DiscardStates
-Coordination: TypeAlias = SnapshotCoordinators | CoordinatorsCheckpointEnded | RestoreCoordinators
+Keeping: TypeAlias = messages.StoreCheckpoint | messages.DiscardCheckpoint | messages.DiscardStates
+Coordination: TypeAlias = (
+    messages.SnapshotCoordinators
+    | messages.CoordinatorsCheckpointEnded
+    | messages.RestoreCoordinators
+)
 
 
 class CheckpointPort(Protocol):
@@ -58,7 +51,7 @@ class CheckpointPort(Protocol):
     def coordinate(self, effect: Coordination) -> None:
         """Pass an effect to the operators' coordinators. A SnapshotCoordinators is always answered."""
 
-    def answer(self, answered: SavepointAnswered) -> None:
+    def answer(self, answered: messages.SavepointAnswered) -> None:
         """Answer the user who asked for a savepoint."""
 
 
@@ -73,7 +66,7 @@ class NoCheckpoints:
     def coordinate(self, effect: Coordination) -> None:
         """Does nothing: no coordinator has state from a checkpoint."""
 
-    def answer(self, answered: SavepointAnswered) -> None:
+    def answer(self, answered: messages.SavepointAnswered) -> None:
         """Does nothing: no user waits for a savepoint."""
 
 
@@ -81,7 +74,9 @@ CLOSE_TIMEOUT_S: Final = 10.0
 _SETTLE_POLL_S: Final = 0.005
 Pointers: TypeAlias = tuple[tuple[int, str], ...]
 """(checkpoint id, location) of the checkpoints that a restart of the job may begin with, oldest first."""
-Answer: TypeAlias = CheckpointStored | CheckpointNotStored | CoordinatorsSnapshotted
+Answer: TypeAlias = (
+    messages.CheckpointStored | messages.CheckpointNotStored | messages.CoordinatorsSnapshotted
+)
 Feed: TypeAlias = Callable[[Callable[[int], Answer]], None]
 """Gives the JobMaster an event, from any thread. The function makes the event from the time at
 which it is processed.
@@ -159,37 +154,39 @@ class CheckpointWriter:
 
     def keep(self, effect: Keeping) -> None:
         match effect:
-            case StoreCheckpoint(checkpoint):
+            case messages.StoreCheckpoint(checkpoint):
                 with self._lock:
                     self._unanswered += 1
                 self._writer.put(functools.partial(self._store, checkpoint))
-            case DiscardCheckpoint(checkpoint):
+            case messages.DiscardCheckpoint(checkpoint):
                 with self._lock:
                     same = checkpoint.checkpoint_id
                     self._kept = [one for one in self._kept if one.checkpoint_id != same]
                 self._cleaner.put(functools.partial(self._discard, checkpoint))
-            case DiscardStates():
+            case messages.DiscardStates():
                 self._cleaner.put(functools.partial(self._storage.discard_states, effect.states))
             case _:
                 assert_never(effect)
 
     def coordinate(self, effect: Coordination) -> None:
         match effect:
-            case SnapshotCoordinators(checkpoint_id):
+            case messages.SnapshotCoordinators(checkpoint_id):
                 self._coordinators.snapshot(
                     checkpoint_id,
                     lambda states, failure: self._feed(
-                        lambda now: CoordinatorsSnapshotted(checkpoint_id, states, now, failure)
+                        lambda now: messages.CoordinatorsSnapshotted(
+                            checkpoint_id, states, now, failure
+                        )
                     ),
                 )
-            case CoordinatorsCheckpointEnded(checkpoint_id, is_completed):
+            case messages.CoordinatorsCheckpointEnded(checkpoint_id, is_completed):
                 self._coordinators.checkpoint_ended(checkpoint_id, is_completed=is_completed)
-            case RestoreCoordinators():
+            case messages.RestoreCoordinators():
                 self._coordinators.restore(effect.states, effect.kept)
             case _:
                 assert_never(effect)
 
-    def answer(self, answered: SavepointAnswered) -> None:
+    def answer(self, answered: messages.SavepointAnswered) -> None:
         with self._lock:
             future = self._waiting.pop(answered.request_id, None)
         if future is None:
@@ -269,9 +266,9 @@ class CheckpointWriter:
         except Exception as error:
             # Any error must be reported: the JobMaster waits for the answer.
             text = f"{type(error).__name__}: {error}"
-            self._feed(lambda now: CheckpointNotStored(checkpoint_id, text, now))
+            self._feed(lambda now: messages.CheckpointNotStored(checkpoint_id, text, now))
         else:
-            self._feed(lambda now: CheckpointStored(checkpoint_id, location, now, size))
+            self._feed(lambda now: messages.CheckpointStored(checkpoint_id, location, now, size))
         finally:
             with self._lock:
                 self._unanswered -= 1

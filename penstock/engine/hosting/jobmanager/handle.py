@@ -34,6 +34,7 @@ from penstock.engine.machines.generations.desired_resources import (
     refusal_of_sizes,
 )
 from penstock.engine.machines.rescaling.requirements import check_requirements, default_requirements
+from penstock.engine.model import messages
 from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.elastic import (
     JobResourceRequirements,
@@ -45,17 +46,6 @@ from penstock.engine.model.errors import ConfigurationError, ExternalError, JobE
 from penstock.engine.model.graph.job_graph import JobGraph, JobVertex
 from penstock.engine.model.graph.rescaling import refusals_of, rescaled
 from penstock.engine.model.ids import JobId, ResourceId, VertexId
-from penstock.engine.model.messages import (
-    DumpThreads,
-    ListLogs,
-    LogList,
-    LogPiece,
-    ReadLog,
-    RescaleJob,
-    TaskIo,
-    ThreadDump,
-    TriggerSavepoint,
-)
 from penstock.engine.model.metrics import Measured
 from penstock.engine.model.program import JobOutcome
 from penstock.engine.model.states import JobStatus
@@ -78,30 +68,32 @@ class Requirements:
     """The bounds of one job. Any thread."""
 
     def __init__(self, manager: JobManager) -> None:
-        self._manager = manager
+        self.manager = manager
         self._lock = threading.Lock()
 
-    def now(self) -> JobResourceRequirements:
+    def resource_requirements(self) -> JobResourceRequirements:
         """Return the bounds of all vertices: what was asked for, or else 1 up to what the vertex has."""
-        master = self._manager.shell.master
+        master = self.manager.shell.master
         if master.desired is not None:
             return master.desired.bounds
         return default_requirements(master.submitted.vertices.values())
 
-    def change(self, asked: Mapping[str, int | tuple[int, int] | ParallelismBounds]) -> None:
-        """As `ask`, for some vertices. The bounds of the others stay. A number is the upper bound; the lower one is then as
+    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
+        """As `require_resources`, for some vertices. The bounds of the others stay. A number is the upper bound; the lower one is then as
         it is, or less.
 
-        Raises: as `ask`.
+        Raises: as `require_resources`.
         """
-        found = {str(vertex_id): bounds for vertex_id, bounds in self.now().items()}
-        submitted = self._manager.shell.master.submitted
+        found = {
+            str(vertex_id): bounds for vertex_id, bounds in self.resource_requirements().items()
+        }
+        submitted = self.manager.shell.master.submitted
         for name, wanted in asked.items():
             key = str(_meant(submitted, name))
             found[key] = _bounds(wanted, found[key])
-        self.ask(found)
+        self.require_resources(found)
 
-    def ask(self, asked: Mapping[str, ParallelismBounds]) -> None:
+    def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
         """Ask for bounds of all vertices, by name or id. They are kept for a driver that takes the job over.
 
         Raises: RequirementsRefused: the job cannot have them. UpdateUnderWay. ExternalError, OSError: they could not be
@@ -115,7 +107,7 @@ class Requirements:
             self._lock.release()
 
     def _checked(self, asked: Mapping[str, ParallelismBounds]) -> JobResourceRequirements:
-        master = self._manager.shell.master
+        master = self.manager.shell.master
         submitted = master.submitted
         checked = check_requirements(asked, list(submitted.vertices.values()))
         refusals = list(checked.findings)
@@ -133,7 +125,7 @@ class Requirements:
         return checked.requirements
 
     def _refusals_of_job(self) -> list[str]:
-        master, settings = self._manager.shell.master, self._manager.parts.settings
+        master, settings = self.manager.shell.master, self.manager.parts.settings
         found = []
         if settings.job.elastic.is_reactive:
             found.append(
@@ -149,9 +141,9 @@ class Requirements:
         return found if sizes is None else [*found, sizes]
 
     def _apply(self, found: JobResourceRequirements) -> None:
-        self._manager.parts.guard.record_requirements(requirements_as_text(found))
+        self.manager.parts.guard.record_requirements(requirements_as_text(found))
         bounds = tuple((one, each.lower, each.upper) for one, each in found.items())
-        self._manager.feed_soon(lambda now: RescaleJob(bounds, now))
+        self.manager.feed_soon(lambda now: messages.RescaleJob(bounds, now))
 
 
 def _refusals(submitted: JobGraph, parallelism: Mapping[VertexId, int]) -> list[str]:
@@ -188,11 +180,7 @@ def requirements_as_text(found: JobResourceRequirements) -> str:
     return json.dumps(requirements_to_plain(found), sort_keys=True)
 
 
-def _bounds(
-    wanted: int | tuple[int, int] | ParallelismBounds, former: ParallelismBounds
-) -> ParallelismBounds:
-    if isinstance(wanted, ParallelismBounds):
-        return wanted
+def _bounds(wanted: int | tuple[int, int], former: ParallelismBounds) -> ParallelismBounds:
     if isinstance(wanted, int):
         return ParallelismBounds(min(former.lower, wanted) if wanted >= 1 else wanted, wanted)
     lower, upper = wanted
@@ -216,21 +204,20 @@ def start_savepoint(
     folder = writer.savepoint_folder(directory) if kind.is_savepoint else None
     request_id = secrets.token_hex(8)
     answered = writer.expect_savepoint(request_id)
-    manager.feed_soon(lambda now: TriggerSavepoint(request_id, kind, folder, now))
+    manager.feed_soon(lambda now: messages.TriggerSavepoint(request_id, kind, folder, now))
     return answered
 
 
-class JobHandle:
+class JobHandle(Requirements):
     """`engine.model.program.JobControl` over a JobManager."""
 
     def __init__(self, manager: JobManager, observed: ObservedJob) -> None:
-        self.manager = manager
+        super().__init__(manager)
         self.look = observed.look
         self.checkpoints = observed.checkpoints
         self._interruptible = Interruptible(
             manager.job_graph.name, manager.cancel, lambda: manager.status, observed.way_to_stop
         )
-        self._requirements = Requirements(manager)
         self.flame_graphs = FlameGraphs(
             manager.ask, lambda: dict(manager.shell.where), manager.parts.settings.stacks
         )
@@ -281,12 +268,6 @@ class JobHandle:
 
         return wait
 
-    def resource_requirements(self) -> JobResourceRequirements:
-        return self._requirements.now()
-
-    def rescale(self, asked: Mapping[str, int | tuple[int, int]]) -> None:
-        self._requirements.change(asked)
-
     def slots_max(self) -> int | None:
         """See `autoscaling.RescaledJob`."""
         return self.manager.shell.resource_manager.slots_max
@@ -304,19 +285,18 @@ class JobHandle:
                 return errors[-1] if errors else str(found.end)
         return None
 
-    def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
-        self._requirements.ask(asked)
-
-    def thread_dump(self, resource_id: ResourceId) -> Future[ThreadDump]:
+    def thread_dump(self, resource_id: ResourceId) -> Future[messages.ThreadDump]:
         """Ask a TaskManager for its threads. See `Questions.ask`."""
         depth = self.manager.parts.settings.stacks.dump_depth
-        return self.manager.ask(resource_id, DumpThreads(depth))
+        return self.manager.ask(resource_id, messages.DumpThreads(depth))
 
-    def log_files(self, resource_id: ResourceId) -> Future[LogList]:
+    def log_files(self, resource_id: ResourceId) -> Future[messages.LogList]:
         """Ask a TaskManager for the files in the folder of its log. See `Questions.ask`."""
-        return self.manager.ask(resource_id, ListLogs())
+        return self.manager.ask(resource_id, messages.ListLogs())
 
-    def read_log(self, resource_id: ResourceId, question: ReadLog) -> Future[LogPiece]:
+    def read_log(
+        self, resource_id: ResourceId, question: messages.ReadLog
+    ) -> Future[messages.LogPiece]:
         """Ask a TaskManager, or what is kept of one that has ended, for a piece of a file. See `Questions.ask`."""
         return self.manager.ask(resource_id, question)
 
@@ -334,7 +314,7 @@ class JobHandle:
         manager = self.manager.shell.resource_manager
         return len(manager.starting), manager.start_failures.count
 
-    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+    def task_metrics(self) -> list[tuple[str, int, messages.TaskIo]]:
         return self.manager.job_master.task_metrics()
 
     def collect(self, stream: str, *, shows_error: bool = True) -> Iterator[list[Any]]:

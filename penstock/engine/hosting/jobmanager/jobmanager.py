@@ -28,68 +28,25 @@ from penstock.engine.hosting.jobmanager.control_server import ControlLink, Contr
 from penstock.engine.hosting.jobmanager.coordinators.coordinators import Coordinators
 from penstock.engine.hosting.jobmanager.driver_streams import CollectStream, DriverStreams
 from penstock.engine.hosting.jobmanager.ha.guard import RecordedResult
-from penstock.engine.hosting.jobmanager.machine_shell import JobParts, MachineShell, now_ms
+from penstock.engine.hosting.jobmanager.machine_shell import JobParts, MachineShell
 from penstock.engine.hosting.jobmanager.questions import ANSWER_TIMEOUT_S, Questions
 from penstock.engine.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.engine.hosting.network.wire.dialling import Tickets
 from penstock.engine.hosting.network.wire.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.engine.hosting.network.wire.tls import new_identity
-from penstock.engine.hosting.observer import EngineFailed, GuardedObserver, JobEnded, JobTick
+from penstock.engine.hosting.observer import AllObservers, EngineFailed, JobEnded, JobTick
+from penstock.engine.hosting.os.clock import monotonic_ms as now_ms
 from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.hosting.provider import MasterAddress
 from penstock.engine.hosting.reporting.logs.driver import thread_belongs_to
 from penstock.engine.machines.job.job_master import JobMaster
+from penstock.engine.model import ids, messages
 from penstock.engine.model.errors import ExternalError, UserError
-from penstock.engine.model.ids import (
-    AttemptId,
-    BlobKey,
-    FencingToken,
-    JobId,
-    ResourceId,
-    TaskManagerLocation,
-)
-from penstock.engine.model.messages import (
-    AcknowledgeCheckpoint,
-    CancelJob,
-    CheckpointAcknowledged,
-    CheckpointDeclined,
-    DeclineCheckpoint,
-    DriverData,
-    FailJob,
-    FailureInfo,
-    FinalCheckpointAwaited,
-    Heartbeat,
-    JobEvent,
-    JobFinalized,
-    LogEvents,
-    MetricsReport,
-    OfferSlots,
-    PartitionDataProduced,
-    ProcessEnded,
-    ProcessStopped,
-    Question,
-    RegisterTaskManager,
-    RegistrationAccepted,
-    ReportedWatermark,
-    ResourceTick,
-    SlotFreed,
-    SlotsOffered,
-    SourceEvent,
-    SplitRequest,
-    StartScheduling,
-    TaskIoReported,
-    TaskManagerAnswer,
-    TaskManagerRegistered,
-    TaskReported,
-    TaskStateChanged,
-    UserOutput,
-    WaitsForFinalCheckpoint,
-)
 from penstock.engine.model.states import JobStatus
 
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.1
-_MODULES_KEY: Final = BlobKey("modules-user")
+_MODULES_KEY: Final = ids.BlobKey("modules-user")
 _KEEPS_OUTPUT: Final = frozenset({JobStatus.FINISHED, JobStatus.SUSPENDED})
 
 
@@ -100,7 +57,7 @@ class JobManager:
         silence_s = min(parts.settings.silence_timeout_s, parts.guard.silence_s)
         settings = replace(parts.settings, silence_timeout_s=silence_s)
         self.parts = parts = replace(
-            parts, settings=settings, observer=GuardedObserver(parts.observer)
+            parts, settings=settings, observer=AllObservers(parts.observer)
         )
         self.job_graph = parts.job_graph
         self.ended = threading.Event()
@@ -110,7 +67,7 @@ class JobManager:
         self._broken: BaseException | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="penstock-jobmanager", daemon=True)
-        token = FencingToken(secrets.token_hex(8))
+        token = ids.FencingToken(secrets.token_hex(8))
         self.credentials = Credentials(new_identity(), token, self.job_id)
         self.coordinators = Coordinators(self.job_id, parts.coordinated, self, parts.classes)
         self._streams = DriverStreams(
@@ -135,7 +92,7 @@ class JobManager:
         self.questions: Questions = Questions(self.shell.links, self._soon, now_ms)
 
     @property
-    def job_id(self) -> JobId:
+    def job_id(self) -> ids.JobId:
         return self.job_graph.job_id
 
     @property
@@ -143,7 +100,7 @@ class JobManager:
         return self.shell.status
 
     @property
-    def failure(self) -> FailureInfo | None:
+    def failure(self) -> messages.FailureInfo | None:
         return self.shell.failure
 
     @property
@@ -157,7 +114,7 @@ class JobManager:
         self._thread.start()
 
     def cancel(self) -> None:
-        self.feed_soon(CancelJob)
+        self.feed_soon(messages.CancelJob)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait. Returns: whether the job has ended and is completely cleaned up."""
@@ -168,22 +125,25 @@ class JobManager:
 
     # ------------------------------------------------------------------ Callbacks of coordinators
 
-    def send_to_task(self, attempt_id: AttemptId, message: object) -> None:
+    def send_to_task(self, attempt_id: ids.AttemptId, message: object) -> None:
         """Send in order. Any thread. Messages for attempts that have ended are dropped."""
         self._soon(lambda: self.shell.send_in_turn(attempt_id, message))
 
-    def fail_job(self, failure: FailureInfo) -> None:
-        self.feed_soon(lambda now: FailJob(failure, now))
+    def fail_job(self, failure: messages.FailureInfo) -> None:
+        self.feed_soon(lambda now: messages.FailJob(failure, now))
 
     def job_finalized(self) -> None:
-        self.feed_soon(JobFinalized)
+        self.feed_soon(messages.JobFinalized)
 
-    def feed_soon(self, make: Callable[[int], JobEvent]) -> None:
+    def feed_soon(self, make: Callable[[int], messages.JobEvent]) -> None:
         """Feed the event that `make` returns for the time at which it is processed. Any thread."""
         self._soon(lambda: self.shell.feed_job(make(now_ms())))
 
     def ask(
-        self, resource_id: ResourceId, question: Question, timeout_s: float = ANSWER_TIMEOUT_S
+        self,
+        resource_id: ids.ResourceId,
+        question: messages.Question,
+        timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> Future[Any]:
         """Ask a TaskManager. Any thread, also after the job. See `Questions.ask`."""
         return self.questions.ask(resource_id, question, timeout_s)
@@ -205,7 +165,7 @@ class JobManager:
             self.shell.status = JobStatus.FAILED
             is_ours = not isinstance(error, UserError | ExternalError)
             text = "".join(traceback.format_exception(error)) if is_ours else str(error)
-            self.shell.failure = FailureInfo(type(error).__name__, text)
+            self.shell.failure = messages.FailureInfo(type(error).__name__, text)
             self.parts.observer.observe(EngineFailed(error))
         finally:
             try:
@@ -232,7 +192,7 @@ class JobManager:
             self.parts.settings.logs,
         )
         self.parts.provider.open(master, self._on_host_ended)
-        self.shell.feed_job(StartScheduling(now_ms()))
+        self.shell.feed_job(messages.StartScheduling(now_ms()))
         self.coordinators.start()  # Only the coordinators that the start has not restored.
         ticker = asyncio.create_task(self._tick())
         ticker.add_done_callback(self._on_ticker_end)
@@ -295,7 +255,7 @@ class JobManager:
         if cause is not None:
             _LOG.warning("job=%s %s->SUSPENDED cause=%s", self.job_id, self.status, cause)
             self.shell.status = JobStatus.SUSPENDED
-            self.shell.failure = FailureInfo("JobSuspendedError", cause)
+            self.shell.failure = messages.FailureInfo("JobSuspendedError", cause)
 
     def _result(self) -> RecordedResult | None:
         """Return the recorded result; None: the job was suspended and has not ended."""
@@ -319,21 +279,21 @@ class JobManager:
             self.watch.tick()
             self.questions.tick()
             self.shell.tend_leadership()
-            self.shell.feed_resources(ResourceTick(now_ms()))
+            self.shell.feed_resources(messages.ResourceTick(now_ms()))
             self.parts.observer.observe(JobTick(self.shell.job_master))
 
     # ------------------------------------------------------------------ Listener of the control server
 
-    def received(self, role: int, message: Any, control: ControlLink) -> ResourceId | None:
+    def received(self, role: int, message: Any, control: ControlLink) -> ids.ResourceId | None:
         """Handle one message. Returns: the sender's id, if the message tells it."""
-        if isinstance(message, Heartbeat):
+        if isinstance(message, messages.Heartbeat):
             self._on_heartbeat(role, message, control)
             return message.resource_id
-        if isinstance(message, ProcessEnded):
+        if isinstance(message, messages.ProcessEnded):
             self.questions.ended(message, wall_ms())
             self.watch.lost(message.resource_id, message.cause)
             return message.resource_id
-        if isinstance(message, RegisterTaskManager):
+        if isinstance(message, messages.RegisterTaskManager):
             self._on_register(message, control)
             return message.resource_id
         take = _TAKEN.get(type(message))
@@ -343,11 +303,11 @@ class JobManager:
             self.shell.answer(message)
         return None
 
-    def disconnected(self, resource_id: ResourceId, cause: str) -> None:
+    def disconnected(self, resource_id: ids.ResourceId, cause: str) -> None:
         self.watch.disconnected(resource_id, cause)
 
-    def _on_register(self, message: RegisterTaskManager, control: ControlLink) -> None:
-        location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
+    def _on_register(self, message: messages.RegisterTaskManager, control: ControlLink) -> None:
+        location = ids.TaskManagerLocation(message.resource_id, message.host, message.data_port)
         self.shell.links.register(location, control)
         self.watch.registered(message.resource_id)
         self.watch.host.registered(message)
@@ -356,14 +316,14 @@ class JobManager:
         name = message.resource_id
         _LOG.info(text, self.job_id, name, message.host, message.slots, message.pid)
         self.parts.observer.observe(message)
-        accepted = RegistrationAccepted(self.shell.links.fencing_token)
+        accepted = messages.RegistrationAccepted(self.shell.links.fencing_token)
         self.shell.links.send(message.resource_id, accepted)
         if self.parts.modules:
             self.shell.links.send_blob_once(message.resource_id, _MODULES_KEY, self.parts.modules)
-        registered = TaskManagerRegistered(location, message.slots, now_ms(), message.size)
+        registered = messages.TaskManagerRegistered(location, message.slots, now_ms(), message.size)
         self.shell.feed_resources(registered)
 
-    def _on_heartbeat(self, role: int, message: Heartbeat, control: ControlLink) -> None:
+    def _on_heartbeat(self, role: int, message: messages.Heartbeat, control: ControlLink) -> None:
         if role == ROLE_SUPERVISOR:
             self.shell.links.supervise(message.resource_id, control)
             self.watch.supervisor_heard(message.resource_id, message.progress)
@@ -371,18 +331,20 @@ class JobManager:
         self.watch.heard(message.resource_id)
         self.parts.observer.observe(message)
         if message.ios:
-            self.shell.feed_job(TaskIoReported(message.ios, now_ms()))
+            self.shell.feed_job(messages.TaskIoReported(message.ios, now_ms()))
 
-    def _on_reader(self, message: SplitRequest | SourceEvent | ReportedWatermark) -> None:
+    def _on_reader(
+        self, message: messages.SplitRequest | messages.SourceEvent | messages.ReportedWatermark
+    ) -> None:
         if message.attempt_id in self.shell.where:
             self.coordinators.from_reader(message)
 
-    def _on_driver_data(self, data: DriverData) -> None:
+    def _on_driver_data(self, data: messages.DriverData) -> None:
         # Otherwise the attempt has been replaced by a restart.
         if data.attempt_id in self.shell.where:
             self._streams.put(data)
 
-    def _on_host_ended(self, resource_id: ResourceId, cause: str) -> None:
+    def _on_host_ended(self, resource_id: ids.ResourceId, cause: str) -> None:
         """The host of a TaskManager has ended. Any thread."""
         self._soon(lambda: self.watch.host_ended(resource_id, cause))
 
@@ -394,7 +356,7 @@ def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_until_complete(asyncio.sleep(0))
 
 
-def _told(failure: FailureInfo) -> str:
+def _told(failure: messages.FailureInfo) -> str:
     if failure.is_user_code or failure.kind in failure.text:
         return failure.text
     return f"{failure.kind}: {failure.text}"
@@ -417,49 +379,51 @@ def _recorded_or_left(parts: JobParts, result: RecordedResult) -> str | None:
     )
 
 
-def _on_task_state(own: JobManager, told: TaskStateChanged) -> None:
+def _on_task_state(own: JobManager, told: messages.TaskStateChanged) -> None:
     if told.io is not None:
-        own.parts.observer.observe(TaskIoReported(((told.attempt_id, told.io),), now_ms()))
-    own.shell.feed_job(TaskReported(told, now_ms()))
+        own.parts.observer.observe(messages.TaskIoReported(((told.attempt_id, told.io),), now_ms()))
+    own.shell.feed_job(messages.TaskReported(told, now_ms()))
 
 
-def _on_acknowledged(own: JobManager, told: AcknowledgeCheckpoint) -> None:
+def _on_acknowledged(own: JobManager, told: messages.AcknowledgeCheckpoint) -> None:
     own.parts.observer.observe(told)
-    own.shell.feed_job(CheckpointAcknowledged(told, now_ms()))
+    own.shell.feed_job(messages.CheckpointAcknowledged(told, now_ms()))
 
 
-def _on_slot_freed(own: JobManager, message: SlotFreed) -> None:
+def _on_slot_freed(own: JobManager, message: messages.SlotFreed) -> None:
     slot, name = message.allocation_id, message.resource_id
     _LOG.debug("job=%s slot=%s FREE taskmanager=%s", own.job_id, slot, name)
     own.shell.feed_job(message)
     own.shell.feed_resources(message)
 
 
-def _on_offers(own: JobManager, message: OfferSlots) -> None:
+def _on_offers(own: JobManager, message: messages.OfferSlots) -> None:
     location = own.shell.links.location(message.resource_id)
     if location is not None:
-        own.shell.feed_job(SlotsOffered(location, message.offers, now_ms()))
+        own.shell.feed_job(messages.SlotsOffered(location, message.offers, now_ms()))
 
 
 _TAKEN: Final[dict[type, Callable[[JobManager, Any], None]]] = {
-    TaskStateChanged: _on_task_state,
-    AcknowledgeCheckpoint: _on_acknowledged,
-    DeclineCheckpoint: lambda own, told: own.shell.feed_job(CheckpointDeclined(told, now_ms())),
-    WaitsForFinalCheckpoint: lambda own, told: own.shell.feed_job(
-        FinalCheckpointAwaited(told.attempt_id, now_ms())
+    messages.TaskStateChanged: _on_task_state,
+    messages.AcknowledgeCheckpoint: _on_acknowledged,
+    messages.DeclineCheckpoint: lambda own, told: own.shell.feed_job(
+        messages.CheckpointDeclined(told, now_ms())
     ),
-    PartitionDataProduced: lambda own, told: own.shell.feed_job(told),
-    ProcessStopped: lambda own, told: own.watch.stopped(told.resource_id),
-    OfferSlots: _on_offers,
-    SplitRequest: JobManager._on_reader,
-    SourceEvent: JobManager._on_reader,
-    ReportedWatermark: JobManager._on_reader,
-    DriverData: JobManager._on_driver_data,
-    UserOutput: lambda own, told: own.parts.observer.observe(told),
-    LogEvents: lambda own, told: own.parts.observer.observe(told),
-    TaskManagerAnswer: lambda own, told: own.questions.answered(told),
-    SlotFreed: _on_slot_freed,
-    MetricsReport: lambda own, told: own.parts.observer.observe(told),
+    messages.WaitsForFinalCheckpoint: lambda own, told: own.shell.feed_job(
+        messages.FinalCheckpointAwaited(told.attempt_id, now_ms())
+    ),
+    messages.PartitionDataProduced: lambda own, told: own.shell.feed_job(told),
+    messages.ProcessStopped: lambda own, told: own.watch.stopped(told.resource_id),
+    messages.OfferSlots: _on_offers,
+    messages.SplitRequest: JobManager._on_reader,
+    messages.SourceEvent: JobManager._on_reader,
+    messages.ReportedWatermark: JobManager._on_reader,
+    messages.DriverData: JobManager._on_driver_data,
+    messages.UserOutput: lambda own, told: own.parts.observer.observe(told),
+    messages.LogEvents: lambda own, told: own.parts.observer.observe(told),
+    messages.TaskManagerAnswer: lambda own, told: own.questions.answered(told),
+    messages.SlotFreed: _on_slot_freed,
+    messages.MetricsReport: lambda own, told: own.parts.observer.observe(told),
 }
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,8 @@ from penstock.engine.hosting.jobmanager.driver_streams import DriverStreams
 from penstock.engine.hosting.jobmanager.flame_graphs import StackSettings
 from penstock.engine.hosting.jobmanager.ha.guard import JobGuard
 from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.hosting.os.clock import monotonic_ms as now_ms
+from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.hosting.os.session_jobs import SESSION_JOBS
 from penstock.engine.hosting.provider import TaskManagerProvider
 from penstock.engine.hosting.reporting.logs.settings import LogSettings
@@ -34,58 +35,19 @@ from penstock.engine.machines.generations.adaptive_master import AdaptiveMaster
 from penstock.engine.machines.job.job_master import JobMaster
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.resources.resource_manager import ResourceManager, ResourceSettings
+from penstock.engine.model import messages
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.graph.job_graph import JobGraph
 from penstock.engine.model.graph.rescaling import parallelism_of
 from penstock.engine.model.ids import AllocationId, AttemptId, JobId, ResourceId
 from penstock.engine.model.job_events import CheckpointRestored, SlotsMissing, TaskDeployed
-from penstock.engine.model.messages import (
-    AnswerOffers,
-    CancelTask,
-    CheckpointEnded,
-    CoordinatorsCheckpointEnded,
-    DeclareRequirements,
-    DeployTask,
-    DiscardCheckpoint,
-    DiscardStates,
-    ExecutionStateChanged,
-    FailJob,
-    FailureInfo,
-    FinalizeJob,
-    FreeSlot,
-    GraphReplaced,
-    JobEvent,
-    JobStatusChanged,
-    NotEnoughResources,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
-    PartitionStateAnswer,
-    PartitionStateQuestion,
-    ReleasePartitions,
-    RequestSlot,
-    RescalesChanged,
-    ResetSubtasks,
-    ResourceEvent,
-    ResourcesMissing,
-    RestoreCoordinators,
-    SavepointAnswered,
-    SetTimer,
-    SnapshotCoordinators,
-    StartTaskManager,
-    StopTaskManager,
-    StoreCheckpoint,
-    SuspendJob,
-    TimerFired,
-    TriggerCheckpoint,
-    UpdatePartitions,
-)
 from penstock.engine.model.states import ExecutionState, JobStatus
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 def tell_of_generation(
-    effect: GraphReplaced, coordinators: Coordinators, observer: JobObserver
+    effect: messages.GraphReplaced, coordinators: Coordinators, observer: JobObserver
 ) -> None:
     """Tell enumerators how many readers they have from now on, and observers what the job looks like.
 
@@ -137,11 +99,6 @@ class JobManagerSettings:
         return self.job.checkpoints is not None and self.job.checkpoints.holds_results
 
 
-def now_ms() -> int:
-    """The clock of both machines, in ms."""
-    return time.monotonic_ns() // 1_000_000
-
-
 @dataclass(frozen=True, slots=True)
 class JobParts:
     """What one job is run with. `guard`: whether this driver leads the job; the default is for a
@@ -174,7 +131,7 @@ class MachineShell:
     ) -> None:
         settings, provider = parts.settings, parts.provider
         self.status = JobStatus.INITIALIZING
-        self.failure: FailureInfo | None = None
+        self.failure: messages.FailureInfo | None = None
         self.guard = parts.guard
         self.links = links
         self.where: dict[AttemptId, ResourceId] = {}
@@ -207,7 +164,7 @@ class MachineShell:
     def job_id(self) -> JobId:
         return self._parts.job_graph.job_id
 
-    def feed_job(self, event: JobEvent) -> None:
+    def feed_job(self, event: messages.JobEvent) -> None:
         self._feed(self._step_job, event)
 
     def send_in_turn(self, attempt_id: AttemptId, message: object) -> None:
@@ -222,7 +179,7 @@ class MachineShell:
         if resource_id is not None:
             self.links.send(resource_id, message)
 
-    def feed_resources(self, event: ResourceEvent) -> None:
+    def feed_resources(self, event: messages.ResourceEvent) -> None:
         self._feed(self._step_resources, event)
 
     def _feed(self, step: Callable[[Any], None], event: Any) -> None:
@@ -260,28 +217,28 @@ class MachineShell:
         if self.status.is_terminal:
             return
         self._events.clear()
-        self.failure = FailureInfo("JobSuspendedError", cause)
-        self._step_job(SuspendJob(now_ms()))
+        self.failure = messages.FailureInfo("JobSuspendedError", cause)
+        self._step_job(messages.SuspendJob(now_ms()))
 
-    def _step_job(self, event: JobEvent) -> None:
+    def _step_job(self, event: messages.JobEvent) -> None:
         for effect in self.master.step(event):
             _JOB_EFFECTS[type(effect)](self, effect)
 
-    def _step_resources(self, event: ResourceEvent) -> None:
+    def _step_resources(self, event: messages.ResourceEvent) -> None:
         for effect in self.resource_manager.step(event):
-            if isinstance(effect, StartTaskManager):
+            if isinstance(effect, messages.StartTaskManager):
                 _LOG.info("job=%s taskmanager=%s REQUESTED", self.job_id, effect.resource_id)
                 self._parts.observer.observe(effect)
                 self._parts.provider.start(effect.resource_id, effect.size)
-            elif isinstance(effect, StopTaskManager):
+            elif isinstance(effect, messages.StopTaskManager):
                 name, cause = effect.resource_id, effect.reason
                 _LOG.info("job=%s taskmanager=%s STOPPED cause=%s", self.job_id, name, cause)
                 self.end_taskmanager(effect.resource_id, effect.reason)
                 self.links.fence(effect.resource_id)
-            elif isinstance(effect, RequestSlot):
+            elif isinstance(effect, messages.RequestSlot):
                 self._log_slot(effect.allocation_id, "REQUESTED", f"of {effect.resource_id}")
                 self.links.send(effect.resource_id, effect)
-            elif isinstance(effect, ResourcesMissing):
+            elif isinstance(effect, messages.ResourcesMissing):
                 host = f"{self._parts.provider.describe()}.{SESSION_JOBS.holders(self.job_id)}"
                 advice = "" if self._parts.provider.has_free_slots() else _MORE_SLOTS
                 reason = f"{effect.reason}; {host}{advice}"
@@ -289,10 +246,12 @@ class MachineShell:
                 reason = f"{effect.reason}; {host}".removesuffix(".")
                 lacks = f"{effect.available} of {effect.wanted}"
                 _LOG.warning("job=%s slots=%s MISSING cause=%s", self.job_id, lacks, reason)
-                told = NotEnoughResources(effect.available, reason, now_ms(), effect.is_final)
+                told = messages.NotEnoughResources(
+                    effect.available, reason, now_ms(), effect.is_final
+                )
                 self.feed_job(told)
 
-    def _do_deploy(self, effect: DeployTask) -> None:
+    def _do_deploy(self, effect: messages.DeployTask) -> None:
         key = effect.deployment.chain_blob
         self.links.send_blob_once(effect.resource_id, key, self._parts.job_graph.blobs[key])
         attempt_id = effect.deployment.attempt_id
@@ -307,7 +266,7 @@ class MachineShell:
         """Log at DEBUG level: a large job has many slots."""
         _LOG.debug("job=%s slot=%s %s cause=%s", self.job_id, allocation_id, what, cause)
 
-    def _do_free_slot(self, effect: FreeSlot) -> None:
+    def _do_free_slot(self, effect: messages.FreeSlot) -> None:
         self._log_slot(effect.allocation_id, "FREED", effect.cause)
         self.links.send(effect.resource_id, effect)
 
@@ -318,7 +277,7 @@ class MachineShell:
         """Send with wall-clock time, because tasks on other hosts compare it with their own clocks."""
         self._do_send(replace(effect, timestamp_ms=_wall_clock_ms(effect.timestamp_ms)))
 
-    def _do_trigger(self, effect: TriggerCheckpoint) -> None:
+    def _do_trigger(self, effect: messages.TriggerCheckpoint) -> None:
         # Log once, for the first task that is triggered.
         if effect.checkpoint_id > self._triggered_id:
             self._triggered_id = effect.checkpoint_id
@@ -329,28 +288,24 @@ class MachineShell:
             self._parts.observer.observe(effect)
         self._do_send_stamped(effect)
 
-    def _do_store(self, effect: StoreCheckpoint) -> None:
+    def _do_store(self, effect: messages.StoreCheckpoint) -> None:
         at_ms = _wall_clock_ms(effect.checkpoint.timestamp_ms)
-        self._checkpoints.keep(StoreCheckpoint(replace(effect.checkpoint, timestamp_ms=at_ms)))
+        self._checkpoints.keep(
+            messages.StoreCheckpoint(replace(effect.checkpoint, timestamp_ms=at_ms))
+        )
 
-    def _do_keep(self, effect: DiscardStates) -> None:
-        self._checkpoints.keep(effect)
-
-    def _do_discard(self, effect: DiscardCheckpoint) -> None:
+    def _do_discard(self, effect: messages.DiscardCheckpoint) -> None:
         # A driver that goes on with the failed job begins with it.
         is_failed = self.status is JobStatus.FAILED
         if not is_failed or self.guard.why_left(self._parts.provider.gone) is None:
             self._checkpoints.keep(effect)
 
-    def _do_coordinate(self, effect: Any) -> None:
-        self._checkpoints.coordinate(effect)
-
-    def _do_end_checkpoint(self, effect: CoordinatorsCheckpointEnded) -> None:
+    def _do_end_checkpoint(self, effect: messages.CoordinatorsCheckpointEnded) -> None:
         self._checkpoints.coordinate(effect)
         if effect.is_completed:
             self._streams.release(effect.checkpoint_id)
 
-    def _do_restore(self, effect: RestoreCoordinators) -> None:
+    def _do_restore(self, effect: messages.RestoreCoordinators) -> None:
         """The whole job begins with a checkpoint."""
         self._checkpoints.coordinate(effect)
         self._note_restored(effect.checkpoint_id)
@@ -362,18 +317,12 @@ class MachineShell:
             restored = CheckpointRestored(checkpoint_id, latest.location, is_savepoint)
             self._parts.observer.observe(restored)
 
-    def _do_checkpoint_ended(self, effect: CheckpointEnded) -> None:
+    def _do_checkpoint_ended(self, effect: messages.CheckpointEnded) -> None:
         slow_ms = self._parts.settings.logs.slow_checkpoint_ms
         log_checkpoint(_LOG, self.job_id, effect, now_ms(), slow_ms)
         self._parts.observer.observe(effect)
 
-    def _do_answer_savepoint(self, effect: SavepointAnswered) -> None:
-        self._checkpoints.answer(effect)
-
-    def _do_declare(self, effect: DeclareRequirements) -> None:
-        self.feed_resources(effect)
-
-    def _do_timer(self, effect: SetTimer) -> None:
+    def _do_timer(self, effect: messages.SetTimer) -> None:
         former = self._timers.pop(effect.timer, None)
         if former is not None:
             former.cancel()
@@ -384,9 +333,9 @@ class MachineShell:
 
     def _on_timer(self, timer: str) -> None:
         self._timers.pop(timer, None)
-        self.feed_job(TimerFired(timer, now_ms()))
+        self.feed_job(messages.TimerFired(timer, now_ms()))
 
-    def _do_reset(self, effect: ResetSubtasks) -> None:
+    def _do_reset(self, effect: messages.ResetSubtasks) -> None:
         """Sources take splits back. Rows that the program has seen cannot be taken back, so the job
         may have to fail.
         """
@@ -404,25 +353,22 @@ class MachineShell:
         _LOG.info(text, self.job_id, len(effect.vertices), effect.checkpoint_id)
         self._parts.observer.observe(effect)
         if not self._streams.restart(reset):
-            self.feed_job(FailJob(_not_restartable(_HANDED_OUT), now_ms()))
+            self.feed_job(messages.FailJob(_not_restartable(_HANDED_OUT), now_ms()))
 
-    def _do_replace_graph(self, effect: GraphReplaced) -> None:
+    def _do_replace_graph(self, effect: messages.GraphReplaced) -> None:
         """Another generation begins. Rows that the program has seen may come again, unless the former one has handed over."""
         kept = effect.kept
         self.where = {one: place for one, place in self.where.items() if one.vertex_id in kept}
         tell_of_generation(effect, self._coordinators, self._parts.observer)
         if not effect.is_planned and not self._streams.restart(set(effect.former)):
-            self.feed_job(FailJob(_not_restartable(_HANDED_OUT), now_ms()))
+            self.feed_job(messages.FailJob(_not_restartable(_HANDED_OUT), now_ms()))
 
-    def _do_tell_rescales(self, effect: RescalesChanged) -> None:
-        self._parts.observer.observe(effect)
-
-    def _do_finalize(self, effect: FinalizeJob) -> None:
+    def _do_finalize(self, effect: messages.FinalizeJob) -> None:
         self.guard.before_commit(
             effect.committables, lambda: self._coordinators.finalize(effect.committables)
         )
 
-    def _do_status(self, effect: JobStatusChanged) -> None:
+    def _do_status(self, effect: messages.JobStatusChanged) -> None:
         former, self.status = self.status, effect.status
         self.failure = effect.failure or self.failure
         log_status(_LOG, self.job_id, former, effect.status, effect.failure)
@@ -430,7 +376,7 @@ class MachineShell:
         if effect.status.is_terminal:
             self._on_terminal()
 
-    def _do_execution_state(self, effect: ExecutionStateChanged) -> None:
+    def _do_execution_state(self, effect: messages.ExecutionStateChanged) -> None:
         log_attempt(_LOG, self.job_id, effect)
         if effect.new is ExecutionState.CANCELING:
             self.cancelling[effect.attempt_id] = now_ms()
@@ -444,12 +390,12 @@ class MachineShell:
         """Answer a consumer that misses a partition with the state of its producer. Raises:
         ExternalError: unknown question.
         """
-        if not isinstance(question, PartitionStateQuestion):
+        if not isinstance(question, messages.PartitionStateQuestion):
             raise ExternalError(f"a JobManager does not accept {type(question).__name__}")
         state = self.job_master.producer_state(question.partition_id.producer)
         resource_id = self.where.get(question.consumer)
         if resource_id is not None:
-            answer = PartitionStateAnswer(question.consumer, question.partition_id, state)
+            answer = messages.PartitionStateAnswer(question.consumer, question.partition_id, state)
             self.links.send(resource_id, answer)
 
     def end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
@@ -460,7 +406,7 @@ class MachineShell:
 
 def _wall_clock_ms(at_ms: int) -> int:
     """Convert a moment of the machines' clock to wall-clock time."""
-    return time.time_ns() // 1_000_000 - (now_ms() - at_ms)
+    return wall_ms() - (now_ms() - at_ms)
 
 
 def _smaller(host_limit: int | None, configured: int | None) -> int | None:
@@ -468,34 +414,34 @@ def _smaller(host_limit: int | None, configured: int | None) -> int | None:
     return min((limit for limit in (host_limit, configured) if limit is not None), default=None)
 
 
-def _not_restartable(text: str) -> FailureInfo:
-    return FailureInfo("JobExecutionError", text, is_recoverable=False)
+def _not_restartable(text: str) -> messages.FailureInfo:
+    return messages.FailureInfo("JobExecutionError", text, is_recoverable=False)
 
 
 _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
-    DeclareRequirements: MachineShell._do_declare,
-    AnswerOffers: MachineShell._do_send,
-    DeployTask: MachineShell._do_deploy,
-    CancelTask: MachineShell._do_send,
-    UpdatePartitions: MachineShell._do_send,
-    ReleasePartitions: MachineShell._do_send,
-    FreeSlot: MachineShell._do_free_slot,
-    SetTimer: MachineShell._do_timer,
-    ResetSubtasks: MachineShell._do_reset,
-    GraphReplaced: MachineShell._do_replace_graph,
-    RescalesChanged: MachineShell._do_tell_rescales,
-    FinalizeJob: MachineShell._do_finalize,
-    JobStatusChanged: MachineShell._do_status,
-    ExecutionStateChanged: MachineShell._do_execution_state,
-    TriggerCheckpoint: MachineShell._do_trigger,
-    NotifyCheckpointComplete: MachineShell._do_send_stamped,
-    NotifyCheckpointAborted: MachineShell._do_send_stamped,
-    SnapshotCoordinators: MachineShell._do_coordinate,
-    CoordinatorsCheckpointEnded: MachineShell._do_end_checkpoint,
-    RestoreCoordinators: MachineShell._do_restore,
-    StoreCheckpoint: MachineShell._do_store,
-    DiscardCheckpoint: MachineShell._do_discard,
-    DiscardStates: MachineShell._do_keep,
-    CheckpointEnded: MachineShell._do_checkpoint_ended,
-    SavepointAnswered: MachineShell._do_answer_savepoint,
+    messages.DeclareRequirements: lambda shell, effect: shell.feed_resources(effect),
+    messages.AnswerOffers: MachineShell._do_send,
+    messages.DeployTask: MachineShell._do_deploy,
+    messages.CancelTask: MachineShell._do_send,
+    messages.UpdatePartitions: MachineShell._do_send,
+    messages.ReleasePartitions: MachineShell._do_send,
+    messages.FreeSlot: MachineShell._do_free_slot,
+    messages.SetTimer: MachineShell._do_timer,
+    messages.ResetSubtasks: MachineShell._do_reset,
+    messages.GraphReplaced: MachineShell._do_replace_graph,
+    messages.RescalesChanged: lambda shell, effect: shell._parts.observer.observe(effect),
+    messages.FinalizeJob: MachineShell._do_finalize,
+    messages.JobStatusChanged: MachineShell._do_status,
+    messages.ExecutionStateChanged: MachineShell._do_execution_state,
+    messages.TriggerCheckpoint: MachineShell._do_trigger,
+    messages.NotifyCheckpointComplete: MachineShell._do_send_stamped,
+    messages.NotifyCheckpointAborted: MachineShell._do_send_stamped,
+    messages.SnapshotCoordinators: lambda shell, effect: shell._checkpoints.coordinate(effect),
+    messages.CoordinatorsCheckpointEnded: MachineShell._do_end_checkpoint,
+    messages.RestoreCoordinators: MachineShell._do_restore,
+    messages.StoreCheckpoint: MachineShell._do_store,
+    messages.DiscardCheckpoint: MachineShell._do_discard,
+    messages.DiscardStates: lambda shell, effect: shell._checkpoints.keep(effect),
+    messages.CheckpointEnded: MachineShell._do_checkpoint_ended,
+    messages.SavepointAnswered: lambda shell, effect: shell._checkpoints.answer(effect),
 }

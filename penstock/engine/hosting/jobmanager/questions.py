@@ -17,21 +17,9 @@ from typing import Any, Final
 
 from penstock.engine.hosting.jobmanager.control_server import Links
 from penstock.engine.hosting.reporting.logs.folder import NoSuchLog
+from penstock.engine.model import messages
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import ResourceId
-from penstock.engine.model.messages import (
-    Answer,
-    AskTaskManager,
-    ListLogs,
-    LogFile,
-    LogList,
-    LogPiece,
-    ProcessEnded,
-    Question,
-    ReadLog,
-    SampleStacks,
-    TaskManagerAnswer,
-)
 
 ANSWER_TIMEOUT_S: Final = 10.0
 """How long a TaskManager may take to answer, beyond what the question itself takes. Flink: pekko.ask.timeout."""
@@ -68,10 +56,13 @@ class Questions:
         self._unsent: set[Future[Any]] = set()
         self._is_closed = False
         self._open: dict[int, _Open] = {}
-        self._last_lines: OrderedDict[ResourceId, LogPiece] = OrderedDict()
+        self._last_lines: OrderedDict[ResourceId, messages.LogPiece] = OrderedDict()
 
     def ask(
-        self, resource_id: ResourceId, question: Question, timeout_s: float = ANSWER_TIMEOUT_S
+        self,
+        resource_id: ResourceId,
+        question: messages.Question,
+        timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> Future[Any]:
         """Ask one TaskManager. Returns at once; the future has the Answer that belongs to the question.
 
@@ -79,7 +70,7 @@ class Questions:
         added to it.
         """
         future: Future[Any] = Future()
-        if isinstance(question, SampleStacks):
+        if isinstance(question, messages.SampleStacks):
             timeout_s += question.samples * question.delay_ms / 1000
         with self._lock:
             is_over = self._is_closed
@@ -96,7 +87,11 @@ class Questions:
     # ------------------------------------------------------------------ on the loop
 
     def _send(
-        self, resource_id: ResourceId, question: Question, future: Future[Any], timeout_s: float
+        self,
+        resource_id: ResourceId,
+        question: messages.Question,
+        future: Future[Any],
+        timeout_s: float,
     ) -> None:
         with self._lock:
             self._unsent.discard(future)
@@ -109,9 +104,9 @@ class Questions:
             number = next(self._numbers)
             until_ms = self._now_ms() + int(timeout_s * 1000)
             self._open[number] = _Open(resource_id, future, until_ms)
-            self._links.send(resource_id, AskTaskManager(resource_id, number, question))
+            self._links.send(resource_id, messages.AskTaskManager(resource_id, number, question))
 
-    def answered(self, message: TaskManagerAnswer) -> None:
+    def answered(self, message: messages.TaskManagerAnswer) -> None:
         """A TaskManager has answered. An answer that comes too late is dropped."""
         found = self._open.get(message.question_id)
         if found is None or found.resource_id != message.resource_id:
@@ -124,12 +119,12 @@ class Questions:
         else:
             _fail(found.future, NoAnswer(f"{message.resource_id}: {message.failure}"))
 
-    def ended(self, message: ProcessEnded, at_ms: int) -> None:
+    def ended(self, message: messages.ProcessEnded, at_ms: int) -> None:
         """Keep the last lines of a TaskManager. `at_ms`: since 1970."""
         if not message.last_lines:
             return
-        file = LogFile(LAST_LINES_NAME, len(message.last_lines), at_ms)
-        self._last_lines[message.resource_id] = LogPiece(file, 0, message.last_lines)
+        file = messages.LogFile(LAST_LINES_NAME, len(message.last_lines), at_ms)
+        self._last_lines[message.resource_id] = messages.LogPiece(file, 0, message.last_lines)
         while sum(one.file.size for one in self._last_lines.values()) > MOST_KEPT_BYTES:
             self._last_lines.popitem(last=False)
 
@@ -159,7 +154,7 @@ class Questions:
         _fail(self._open.pop(number).future, NoAnswer(why))
 
     def _answer_for_the_ended(
-        self, resource_id: ResourceId, question: Question, future: Future[Any]
+        self, resource_id: ResourceId, question: messages.Question, future: Future[Any]
     ) -> None:
         kept = self._last_lines.get(resource_id)
         try:
@@ -168,14 +163,16 @@ class Questions:
             _fail(future, error)
 
 
-def _of_last_lines(resource_id: ResourceId, kept: LogPiece | None, question: Question) -> Answer:
+def _of_last_lines(
+    resource_id: ResourceId, kept: messages.LogPiece | None, question: messages.Question
+) -> messages.Answer:
     """Answer for a TaskManager that is not here. Raises: NoAnswer, NoSuchLog."""
-    if kept is None or not isinstance(question, ListLogs | ReadLog):
+    if kept is None or not isinstance(question, messages.ListLogs | messages.ReadLog):
         raise NoAnswer(
             f"this job has no TaskManager {resource_id} now. Ask for the list of its TaskManagers."
         )
-    if isinstance(question, ListLogs):
-        return LogList((kept.file,))
+    if isinstance(question, messages.ListLogs):
+        return messages.LogList((kept.file,))
     name = question.name.rpartition("/")[2]
     if question.is_stdout or name not in {"", kept.file.name}:
         raise NoSuchLog(
@@ -183,10 +180,10 @@ def _of_last_lines(resource_id: ResourceId, kept: LogPiece | None, question: Que
             f"{LAST_LINES_NAME}."
         )
     begin = question.offset if question.offset >= 0 else max(0, kept.file.size + question.offset)
-    return LogPiece(kept.file, begin, kept.data[begin : begin + max(0, question.length)])
+    return messages.LogPiece(kept.file, begin, kept.data[begin : begin + max(0, question.length)])
 
 
-def _set(future: Future[Any], answer: Answer) -> None:
+def _set(future: Future[Any], answer: messages.Answer) -> None:
     with contextlib.suppress(InvalidStateError):  # Nobody waits any more.
         future.set_result(answer)
 

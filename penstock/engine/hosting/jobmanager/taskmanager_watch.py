@@ -23,24 +23,15 @@ from typing import Final
 from penstock.engine.hosting.jobmanager.machine_shell import (
     JobManagerSettings,
     MachineShell,
-    now_ms,
 )
 from penstock.engine.hosting.observer import JobObserver
+from penstock.engine.hosting.os.clock import monotonic_ms as now_ms
 from penstock.engine.hosting.provider import HostChanges, TaskManagerProvider
 from penstock.engine.machines.leases import Liveness
 from penstock.engine.machines.taskmanager.task_lifecycle import fatal_at
+from penstock.engine.model import messages
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.job_events import TaskManagerLost, TaskManagerStarved
-from penstock.engine.model.messages import (
-    FailJob,
-    FailureInfo,
-    RegisterTaskManager,
-    TaskManagerGone,
-    TaskManagerLostEvent,
-    TaskManagersAllowed,
-    TaskManagersLeaving,
-    TaskManagerStartFailed,
-)
 from penstock.engine.model.options.cluster import HeartbeatOptions, TaskManagerOptions
 
 # ---------------------------------------------------------------------- host watch
@@ -67,7 +58,7 @@ class HostWatch:
         self._grown = 0
         self._full_since: int | None = None
 
-    def registered(self, message: RegisterTaskManager) -> None:
+    def registered(self, message: messages.RegisterTaskManager) -> None:
         task = message.spark_task
         if task is not None and task.executor is not None:
             self._staying[message.resource_id] = task.executor
@@ -89,7 +80,7 @@ class HostWatch:
             text = "job=%s taskmanager=%s LEAVING cause=executor %s is decommissioned"
             _LOG.warning(text, self._shell.job_id, name, executor)
         if there:
-            event = TaskManagersLeaving(there, "its executor is decommissioned", now_ms())
+            event = messages.TaskManagersLeaving(there, "its executor is decommissioned", now_ms())
             self._shell.feed_resources(event)
             self._shell.feed_job(event)
             self._provider.leave(there)
@@ -121,7 +112,7 @@ class HostWatch:
 
     def _allow(self, most: int) -> None:
         allowed = most if self._most is None else min(most, self._most)
-        self._shell.feed_resources(TaskManagersAllowed(allowed, now_ms()))
+        self._shell.feed_resources(messages.TaskManagersAllowed(allowed, now_ms()))
 
 
 # ---------------------------------------------------------------------- taskmanager watch
@@ -350,8 +341,8 @@ class TaskManagerWatch:
         self._observer.observe(TaskManagerLost(resource_id, cause))
         self._shell.end_taskmanager(resource_id, f"fenced off: {cause}")
         self._shell.links.fence(resource_id)
-        self._shell.feed_resources(TaskManagerLostEvent(resource_id, cause, now_ms()))
-        self._shell.feed_job(TaskManagerGone(resource_id, cause, now_ms()))
+        self._shell.feed_resources(messages.TaskManagerLostEvent(resource_id, cause, now_ms()))
+        self._shell.feed_job(messages.TaskManagerGone(resource_id, cause, now_ms()))
 
     def _log(self, resource_id: ResourceId, what: str, cause: str) -> None:
         job_id = self._shell.job_id
@@ -362,12 +353,12 @@ class TaskManagerWatch:
         self._log(resource_id, "START_FAILED", cause)
         self._observer.observe(TaskManagerLost(resource_id, f"did not start: {cause}"))
         self._failed_starts += 1
-        self._shell.feed_resources(TaskManagerStartFailed(resource_id, cause, now_ms()))
+        self._shell.feed_resources(messages.TaskManagerStartFailed(resource_id, cause, now_ms()))
         if self._failed_starts < _START_FAILURES_MAX:
             return
         text = (
             f"NoResourceAvailable: {self._failed_starts} TaskManagers in a row could not be "
             f"started. The last one: {cause}\n  on: {self._provider.describe()}"
         )
-        failure = FailureInfo("NoResourceAvailable", text, is_recoverable=False)
-        self._shell.feed_job(FailJob(failure, now_ms()))
+        failure = messages.FailureInfo("NoResourceAvailable", text, is_recoverable=False)
+        self._shell.feed_job(messages.FailJob(failure, now_ms()))

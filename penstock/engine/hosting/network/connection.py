@@ -30,7 +30,6 @@ class WriteLoop(Protocol):
     def want_write(self, connection: DataConnection) -> None: ...
     def is_own_thread(self) -> bool:
         """Whether the caller is the network thread, which must not wait."""
-        ...
 
 
 class ConsumerEnd(Protocol):
@@ -61,7 +60,6 @@ class ProducerEnd(Pumped, Protocol):
     def release(self) -> None: ...
     def disconnect(self) -> None:
         """The consumer can no longer be reached."""
-        ...
 
 
 class DataConnection:

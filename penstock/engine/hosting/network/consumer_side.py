@@ -9,30 +9,17 @@ from __future__ import annotations
 
 import pickle
 import threading
-import time
 from collections.abc import Callable
 from itertools import count
-from typing import Protocol
 
 from penstock.engine.hosting.network.connection import DataConnection
 from penstock.engine.hosting.network.frames import FrameType
 from penstock.engine.hosting.network.handed_state import StateReceiver
-from penstock.engine.hosting.network.partition_registry import (
-    PartitionRegistry,
-    TaskEventDispatcher,
-)
 from penstock.engine.hosting.network.peers import Peers
-from penstock.engine.model.errors import ExternalError, PartitionConnectionError, PartitionNotFound
+from penstock.engine.model.errors import ExternalError, PartitionConnectionError
 from penstock.engine.model.ids import ResultPartitionId, TaskManagerLocation
 from penstock.engine.model.messages.control import PartitionRequest, StateRequest, TaskEventFor
-from penstock.engine.model.states import ExecutionState
-from penstock.engine.runtime.network.gate.missing_partition import (
-    ProducerAnswer,
-    Reaction,
-    reaction,
-)
-from penstock.engine.runtime.network.gate.ports import ConsumerView, RequestedChannel
-from penstock.engine.runtime.network.subpartition_view import ViewListener
+from penstock.engine.runtime.network.gate.ports import RequestedChannel
 
 
 class RemoteClient:
@@ -155,71 +142,3 @@ class ConsumerSide:
             client.cancel()
         elif connection.is_closed:
             channel.on_error(PartitionConnectionError(f"connection to {connection.peer} lost"))
-
-
-class ConsumerTask(Protocol):
-    """The task that reads from these channels."""
-
-    @property
-    def state(self) -> ExecutionState: ...
-    def cancel(self) -> object: ...
-    def fail(self, error: BaseException) -> object: ...
-
-
-class LocalServices(Protocol):
-    """The data plane of this TaskManager."""
-
-    registry: PartitionRegistry
-    consumers: ConsumerSide
-    task_events: TaskEventDispatcher
-
-    def call_later(self, delay_ms: int, action: Callable[[], None]) -> None: ...
-
-
-AskProducer = Callable[[ResultPartitionId, Callable[[ProducerAnswer], None]], None]
-
-
-class TaskChannelHost:
-    """`engine/runtime/network/gate`'s ChannelHost for the gates of one task."""
-
-    def __init__(self, plane: LocalServices, task: ConsumerTask, ask: AskProducer) -> None:
-        """`ask`: asks the JobMaster for the state of a partition's producer; the answer may come on any thread."""
-        self._plane = plane
-        self._task = task
-        self._ask = ask
-        self.request = plane.consumers.request
-        self.call_later = plane.call_later
-        self.publish_task_event = plane.task_events.publish
-
-    def create_view(
-        self, partition_id: ResultPartitionId, subpartition: int, listener: ViewListener
-    ) -> ConsumerView:
-        partition = self._plane.registry.find(partition_id)
-        if partition is None:
-            raise PartitionNotFound(f"partition {partition_id} is not in this TaskManager")
-        return partition.create_view(subpartition, listener)
-
-    def await_partition(self, partition_id: ResultPartitionId, found: Callable[[], None]) -> None:
-        self._plane.registry.await_partition(partition_id, found, time.monotonic())
-
-    def ask_producer(self, partition_id: ResultPartitionId, retry: Callable[[], None]) -> None:
-        def answered(answer: ProducerAnswer) -> None:
-            self._react(partition_id, answer, retry)
-
-        self._ask(partition_id, answered)
-
-    def _react(
-        self, partition_id: ResultPartitionId, answer: ProducerAnswer, retry: Callable[[], None]
-    ) -> None:
-        todo = reaction(self._task.state, answer)
-        if todo is Reaction.RETRY:
-            retry()
-        elif todo is Reaction.CANCEL:
-            self._task.cancel()
-        elif todo is Reaction.FAIL:
-            self._task.fail(
-                PartitionNotFound(
-                    f"partition {partition_id} was not found and its producer is {answer}, a "
-                    "state in which the partition cannot appear. Find out why the producer is late."
-                )
-            )

@@ -21,7 +21,7 @@ from itertools import count
 from typing import Final, Self
 
 from penstock.engine.hosting.network import handed_state, peers
-from penstock.engine.hosting.network.connection import DataConnection
+from penstock.engine.hosting.network.connection import DataConnection, ProducerEnd
 from penstock.engine.hosting.network.consumer_side import ConsumerSide
 from penstock.engine.hosting.network.frames import DataFrame, FailureKind, FrameParser, FrameType
 from penstock.engine.hosting.network.handed_state import HandedState
@@ -370,44 +370,23 @@ def _on_data(_plane: DataPlane, connection: DataConnection, frame: DataFrame) ->
         channel.on_frame(frame.kind, frame.sequence, frame.payload, frame.backlog)
 
 
-def _on_credit(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
-    view = connection.views.get(frame.channel)
-    if view is not None:
-        view.add_credit(int.from_bytes(frame.payload, "big"))
+def _to_view(
+    call: Callable[[ProducerEnd, int], None],
+) -> Callable[[DataPlane, DataConnection, DataFrame], None]:
+    """Make a handler of frames for the producer's end. `call`: gets the number in the frame; 0: there is none."""
+
+    def handle(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
+        view = connection.views.get(frame.channel)
+        if view is not None:
+            call(view, int.from_bytes(frame.payload, "big"))
+
+    return handle
 
 
 def _on_cancel(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
     view = connection.views.pop(frame.channel, None)
     if view is not None:
         view.release()
-
-
-def _on_buffer_size(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
-    view = connection.views.get(frame.channel)
-    if view is not None:
-        view.new_buffer_size(int.from_bytes(frame.payload, "big"))
-
-
-def _on_row_limit(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
-    view = connection.views.get(frame.channel)
-    if view is not None:
-        view.limit_rows(int.from_bytes(frame.payload, "big") or None)
-
-
-def _on_resume(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
-    view = connection.views.get(frame.channel)
-    if view is not None:
-        view.resume()
-
-
-def _on_all_read(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
-    view = connection.views.get(frame.channel)
-    if view is not None:
-        view.acknowledge_all_records()
-
-
-def _on_ping(_plane: DataPlane, _connection: DataConnection, _frame: DataFrame) -> None:
-    pass
 
 
 def _on_backlog(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
@@ -437,15 +416,15 @@ _FAILURES: Final[dict[int, type[Exception]]] = {
 }
 _FRAMES: Final[dict[int, Callable[[DataPlane, DataConnection, DataFrame], None]]] = {
     FrameType.DATA: _on_data,
-    FrameType.CREDIT: _on_credit,
+    FrameType.CREDIT: _to_view(lambda view, credit: view.add_credit(credit)),
     FrameType.REQUEST: DataPlane._handle_request,
     FrameType.TASK_EVENT: DataPlane._handle_task_event,
     FrameType.CANCEL: _on_cancel,
-    FrameType.BUFFER_SIZE: _on_buffer_size,
-    FrameType.ROW_LIMIT: _on_row_limit,
-    FrameType.RESUME: _on_resume,
-    FrameType.ALL_READ: _on_all_read,
+    FrameType.BUFFER_SIZE: _to_view(lambda view, size: view.new_buffer_size(size)),
+    FrameType.ROW_LIMIT: _to_view(lambda view, rows: view.limit_rows(rows or None)),
+    FrameType.RESUME: _to_view(lambda view, _none: view.resume()),
+    FrameType.ALL_READ: _to_view(lambda view, _none: view.acknowledge_all_records()),
     FrameType.BACKLOG: _on_backlog,
-    FrameType.PING: _on_ping,
+    FrameType.PING: lambda _plane, _connection, _frame: None,
     FrameType.FAILED: _on_failed,
 }

@@ -48,37 +48,29 @@ class Files(Protocol):
 
     def uri(self, path: str) -> str:
         """Return the URI from which `open_files` gets this path."""
-        ...
 
     def path_of(self, uri: str) -> str | None:
         """Return the path of a URI. None: it belongs to another file system, or cannot be told without opening one."""
-        ...
 
     def create(self, path: str) -> ByteSink:
         """Create a file and its folders. It is written in order, and is complete and durable once it is closed."""
-        ...
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes: ...
     def publish(self, source: str, target: str) -> None:
         """Rename to a name that does not exist yet; on local file systems in one step."""
-        ...
 
     @property
     def is_object_store(self) -> bool:
         """Whether a file is there when it is complete, so that it needs no other name before."""
-        ...
 
     def put_new(self, path: str, data: bytes) -> None:
         """Write a whole file under a name that does not exist yet. Nobody sees a part of it."""
-        ...
 
     def list(self, folder: str) -> Iterator[tuple[str, bool]]:
         """Return (name, is a folder) of all entries of a folder; nothing if it does not exist."""
-        ...
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with its content. Does nothing if it does not exist."""
-        ...
 
 
 def open_files(uri: str, *, is_checked: bool = True) -> tuple[Files, str]:
@@ -442,10 +434,5 @@ def _io_errors(what: str) -> Generator[None, None, None]:
 
 
 def _sync_folder(folder: str) -> None:
-    """Make new names in a folder durable. Some systems cannot open a folder."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        private_files.sync_folder(folder)

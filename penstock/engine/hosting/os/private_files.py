@@ -148,6 +148,15 @@ def write_file(path: str | Path, data: bytes, *, is_durable: bool = False) -> No
             os.fsync(file.fileno())
 
 
+def sync_folder(path: str | Path) -> None:
+    """Make new names in a folder durable. Raises: OSError: some systems cannot open a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def identity(file: int) -> Identity:
     """Return what `open_again` needs to know of an open file."""
     found = os.fstat(file)

@@ -20,20 +20,13 @@ from typing import Final
 from penstock.engine.hosting.checkpoints.storage import CheckpointStorage
 from penstock.engine.hosting.jobmanager.checkpoint_writer import JobStorage, Pointers
 from penstock.engine.hosting.jobmanager.machine_shell import JobManagerSettings
-from penstock.engine.hosting.os.file_systems import (
-    CheckpointIoError,
-    absolute,
-    check_private,
-    joined,
-    parted,
-)
+from penstock.engine.hosting.os import file_systems
 from penstock.engine.hosting.os.private_files import NotPrivate
 from penstock.engine.machines.checkpoints.job_checkpoints import can_be_snapshotted
 from penstock.engine.machines.checkpoints.key_checks import empty_start, without_their_state
 from penstock.engine.machines.checkpoints.settings import (
     CheckpointPlaces,
     CheckpointSettings,
-    Retention,
     checkpoint_places_of,
     checkpoint_settings_of,
 )
@@ -46,7 +39,7 @@ from penstock.engine.model.checkpoints import (
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.graph.job_graph import JobGraph
-from penstock.engine.model.options.checkpoints import CheckpointOptions
+from penstock.engine.model.options.checkpoints import CheckpointOptions, Retention
 
 _LOG: Final = logging.getLogger(__name__)
 _PREFIX: Final = "penstock-checkpoints-"
@@ -102,7 +95,7 @@ def _absolute(places: CheckpointPlaces) -> CheckpointPlaces:
     """The tasks work in other directories than this process, and each of these may be removed while the job runs."""
 
     def at(path: str | None) -> str | None:
-        return None if path is None else absolute(path)
+        return None if path is None else file_systems.absolute(path)
 
     return replace(
         places,
@@ -171,7 +164,7 @@ def _directory(
     beside = places.savepoints or places.restored
     # Only its file system matters; nothing but savepoints is written below it.
     if beside is not None:
-        folder, name = parted(beside)
+        folder, name = file_systems.parted(beside)
         return folder if name == METADATA else beside, False
     if around.shares_files:  # Only a name; nothing is made there.
         return f"{tempfile.gettempdir()}/{_PREFIX}{secrets.token_hex(8)}", False
@@ -196,10 +189,10 @@ def _check_places(
         _check_writable(storage, directory)
     elif places.directory is not None:
         with _named(CheckpointOptions.DIR.key, places.directory, warn=say):
-            check_private(places.directory)
+            file_systems.check_private(places.directory)
     if places.savepoints is not None:
         with _named(CheckpointOptions.SAVEPOINT_DIR.key, places.savepoints):
-            check_private(places.savepoints)
+            file_systems.check_private(places.savepoints)
 
 
 @contextlib.contextmanager
@@ -220,7 +213,7 @@ def _check_writable(storage: CheckpointStorage, directory: str) -> None:
     try:
         with _named(CheckpointOptions.DIR.key, directory):
             storage.check()
-    except CheckpointIoError as error:
+    except file_systems.CheckpointIoError as error:
         raise ConfigurationError(
             f"execution.checkpointing.dir {directory!r} cannot be written to: {error}. Name a directory that driver and tasks "
             "can write."
@@ -260,7 +253,7 @@ def _owned(
     if places.restored is None or checkpoint.location is None:
         return checkpoint
     named = storage.find(places.restored)
-    if checkpoint.location not in {named, joined(named, METADATA)}:
+    if checkpoint.location not in {named, file_systems.joined(named, METADATA)}:
         return checkpoint
     kind = CheckpointType.CHECKPOINT if places.is_claimed else CheckpointType.SAVEPOINT
     return replace(checkpoint, checkpoint_type=kind)

@@ -106,28 +106,6 @@ def _watch_settings(settings: Settings) -> WatchSettings:
     )
 
 
-def _granularity(settings: Settings) -> Granularity:
-    option = MetricOptions.LATENCY_GRANULARITY
-    text = settings.get(option).lower()
-    try:
-        return Granularity(text)
-    except ValueError:
-        expected = ", ".join(Granularity)
-        raise ConfigurationError(
-            f"{option.key}: expected one of {expected}, got {text!r}"
-        ) from None
-
-
-def _column_rows(settings: Settings) -> int:
-    rows = settings.get(TaskOptions.COLUMN_ROWS)
-    if rows is not None and rows < 1:
-        raise ConfigurationError(
-            f"{TaskOptions.COLUMN_ROWS.key} must be 1 or more, got {rows}. "
-            "Remove it to have batches whole."
-        )
-    return rows or 0
-
-
 def _stack_settings(settings: Settings) -> StackSettings:
     return StackSettings(
         samples=settings.get(StackOptions.SAMPLES),
@@ -148,17 +126,11 @@ def metric_settings(settings: Settings) -> MetricSettings:
         probing_interval_ms=probing_ms if settings.get(MetricOptions.SYSTEM_RESOURCE) else 0,
         is_python_enabled=settings.get(MetricOptions.PYTHON),
         has_channel_details=settings.get(MetricOptions.NETWORK_DETAILS),
-        latency=_latency(settings),
+        latency=LatencySettings(
+            Granularity(settings.get(MetricOptions.LATENCY_GRANULARITY)),
+            settings.get(MetricOptions.LATENCY_HISTORY),
+        ),
     )
-
-
-def _latency(settings: Settings) -> LatencySettings:
-    """Raises: ConfigurationError: histograms of less than one value."""
-    option = MetricOptions.LATENCY_HISTORY
-    history = settings.get(option)
-    if history < 1:
-        raise ConfigurationError(f"{option.key}: expected at least 1, got {history}")
-    return LatencySettings(_granularity(settings), history)
 
 
 def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobManagerSettings:
@@ -167,7 +139,9 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
         job=job_settings_of(settings, lambda: random.Random().uniform(-1.0, 1.0)),
         resources=resource_settings_of(settings),
         task=TaskSettings(
-            steps=StepSettings(settings.get(TaskOptions.MAX_STEP_TIME), _column_rows(settings)),
+            steps=StepSettings(
+                settings.get(TaskOptions.MAX_STEP_TIME), settings.get(TaskOptions.COLUMN_ROWS) or 0
+            ),
             frame_bytes=settings.get(ExchangeOptions.FRAME_SIZE),
             watermark_interval_ms=settings.get(PipelineOptions.AUTO_WATERMARK_INTERVAL),
             latency_interval_ms=settings.get(MetricOptions.LATENCY_INTERVAL),

@@ -34,7 +34,7 @@ def host_taskmanager(config: dict[str, Any], package: Any) -> Iterable[str]:
             "stage": spark_task.stageId(),
             "partition": spark_task.partitionId(),
             "attempt": spark_task.taskAttemptId(),
-            "executor": None,  # Spark does not tell its Python workers.
+            "executor": None,  # Its Python workers do not know it.
         }
         config["worker"]["files_root"] = os.path.abspath(SparkFiles.getRootDirectory())
 

@@ -22,7 +22,7 @@ from penstock.engine.hosting.shipping.worker_files import WorkerFiles
 from penstock.engine.hosting.spark.background_jobs import BackgroundJobs, body_of, package_for
 from penstock.engine.hosting.spark.checks import LOCAL, is_true
 from penstock.engine.hosting.spark.session_workers import idle_workers, make_room
-from penstock.engine.hosting.spark.slots import STOPPED, SparkSlots, configuration_of
+from penstock.engine.hosting.spark.slots import STOPPED, SparkSlots, configuration_of, executors_of
 from penstock.engine.hosting.taskmanager_order import TaskManagerOrder, TaskSettings, WorkerOrder
 from penstock.engine.model.errors import NoResourceAvailable
 from penstock.engine.model.ids import ResourceId
@@ -34,7 +34,7 @@ from penstock.engine.model.slot_size import UNSIZED, SlotSize
 # Looks in intervals at which executors there are, which of them Spark is about to take away, and
 # how many task slots are free.
 #
-# Spark tells a JVM listener when it decommissions an executor, but Python programs have none
+# Spark notifies a JVM listener when it decommissions an executor, but Python programs have none
 # without a server for callbacks. So its scheduler is asked: it knows of the executor from the
 # moment at which Spark, the cluster's manager or the executor's machine has announced the end.
 # Source: Spark TaskScheduler.getExecutorDecommissionState, AppStatusStore.executorList.
@@ -76,7 +76,7 @@ class ExecutorWatch:
         is_local = LOCAL.match(self._context.master) is not None
         interval_s = _LOCAL_INTERVAL_S if is_local else _INTERVAL_S
         while not self._ended.is_set():
-            found = executors_of(self._context)
+            found = look_at(self._context)
             if found is not None:
                 self._note(found)
             self._ended.wait(interval_s)
@@ -89,17 +89,12 @@ class ExecutorWatch:
         self.changes = HostChanges(self._left, grown, found.free, self.changes.look + 1)
 
 
-def executors_of(context: SparkContext) -> Executors | None:
+def look_at(context: SparkContext) -> Executors | None:
     """Ask Spark. None: the session was stopped, or this Spark has other classes. Never raises."""
     try:
         conf = configuration_of(context)
-        java: Any = context._jsc.sc()
-        scheduler, listed = java.taskScheduler(), java.statusStore().executorList(True)
-        summaries = [listed.apply(index) for index in range(listed.size())]
-        is_local = LOCAL.match(context.master) is not None
-        cores = {
-            one.id(): one.totalCores() for one in summaries if is_local or one.id() != "driver"
-        }
+        scheduler = context._jsc.sc().taskScheduler()
+        cores = {one.id(): one.totalCores() for one in executors_of(context)}
         leaving = frozenset(
             name for name in cores if scheduler.getExecutorDecommissionState(name).isDefined()
         )
@@ -214,7 +209,7 @@ class SparkPlace:
         return self._slots.describe()
 
     def progress(self, resource_id: ResourceId) -> int | None:
-        return None  # Its supervisor tells.
+        return None  # Its supervisor reports it.
 
     # ------------------------------------------------------------------ orders
 

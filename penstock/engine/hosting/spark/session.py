@@ -29,6 +29,7 @@ from pyspark.sql import SparkSession
 
 from penstock.engine.hosting.os.private_files import OwnFolder
 from penstock.engine.hosting.shipping.interpreter import executable_of
+from penstock.engine.hosting.taskmanager.child import KEPT_BLOCKS
 from penstock.engine.model.config import PENSTOCK_PREFIX, SPARK_PREFIX, Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.cluster import SparkOptions
@@ -218,7 +219,11 @@ def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> tuple[Spa
     builder = SparkSession.builder.config(map=_defaults(launched, master) | dict(conf))
     with _errors_to(_Embedded.log_file):
         session = builder.master(master).getOrCreate()
-    remove_with(session.sparkContext)
+    context = session.sparkContext
+    # Of the Python workers alone: spark.executorEnv would change Spark's JVMs, too.
+    usual = {name: value for name, value in KEPT_BLOCKS.items() if name not in os.environ}
+    context.environment = usual | context.environment
+    remove_with(context)
     return session, named is None
 
 

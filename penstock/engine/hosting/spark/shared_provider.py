@@ -17,7 +17,6 @@ from penstock.engine.hosting.network.wire.addresses import (
     Addresses,
     Endpoint,
     addresses_of,
-    ports_in,
 )
 from penstock.engine.hosting.provider import MasterAddress, OnEnded, TaskManagerProvider
 from penstock.engine.hosting.reporting.logs.settings import LogSettings, log_settings_of
@@ -35,6 +34,7 @@ from penstock.engine.model.options.cluster import (
     ResourceOptions,
     TaskManagerOptions,
 )
+from penstock.engine.model.options.option import ports_in
 from penstock.engine.model.plain import to_plain
 from penstock.engine.model.program import ProgramSettings
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
@@ -254,5 +254,5 @@ def provider_for(
 
 def _has_ports(endpoint: Endpoint) -> bool:
     """Whether the pool of workers can listen together with jobs."""
-    ports = list(ports_in(endpoint.ports, ""))
+    ports = ports_in(endpoint.ports)
     return endpoint.port is None and (len(ports) > 1 or ports == [0])

@@ -30,41 +30,12 @@ from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.hosting.network.wire.dialling import Ticket, Tickets
 from penstock.engine.hosting.network.wire.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.engine.hosting.network.wire.tls import new_identity
+from penstock.engine.hosting.os.clock import monotonic_ms
 from penstock.engine.machines.workers import WorkerPool
+from penstock.engine.model import messages
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import JobId, ResourceId
-from penstock.engine.model.messages import (
-    Heartbeat,
-    KillTaskManager,
-    MasterHeartbeat,
-    ProcessEnded,
-    ProcessStopped,
-    Shutdown,
-)
-from penstock.engine.model.messages.workers import (
-    DropStart,
-    DropTaskManager,
-    EndWorker,
-    HostedEnded,
-    HostedGone,
-    HostStart,
-    HostTaskManager,
-    LaunchWorker,
-    RoomWanted,
-    StartDropped,
-    StartEnded,
-    StartId,
-    StartRegistered,
-    StartWanted,
-    WorkerConnected,
-    WorkerId,
-    WorkerKind,
-    WorkerLost,
-    WorkersEvent,
-    WorkersTick,
-    WorkerUnfit,
-    WorkerUsedUp,
-)
+from penstock.engine.model.messages import workers as worker_messages
 
 _ASK_S: Final = 10.0
 """How long a caller waits for an answer of the loop, which is never busy for long."""
@@ -151,14 +122,14 @@ class LoopThread:
         self.loop.close()
 
 
-OnLost = Callable[[WorkerId, str], None]
+OnLost = Callable[[worker_messages.WorkerId, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """What all who share a worker have in common. `order`: of `engine.hosting.taskmanager_order.WorkerOrder`, as plain data."""
 
-    kind: WorkerKind
+    kind: worker_messages.WorkerKind
     order: Mapping[str, Any]
     heartbeat_interval_s: float
     silence_timeout_s: float
@@ -170,7 +141,7 @@ class WantedStart:
     it is over; any thread. `after_sized`: as in `StartWanted`.
     """
 
-    start_id: StartId
+    start_id: worker_messages.StartId
     job_id: JobId
     settings: WorkerSettings
     slots: int
@@ -195,17 +166,21 @@ class Launcher(Protocol):
     """Starts workers. Any thread; nothing raises."""
 
     def launch(
-        self, worker_id: WorkerId, settings: WorkerSettings, pool: PoolAddress, on_lost: OnLost
+        self,
+        worker_id: worker_messages.WorkerId,
+        settings: WorkerSettings,
+        pool: PoolAddress,
+        on_lost: OnLost,
     ) -> None:
         """Start one. `on_lost`: told when it is over, or could not be started."""
 
-    def is_up(self, worker_id: WorkerId) -> None:
+    def is_up(self, worker_id: worker_messages.WorkerId) -> None:
         """It has connected."""
 
-    def lack_places(self, workers: set[WorkerId]) -> bool:
+    def lack_places(self, workers: set[worker_messages.WorkerId]) -> bool:
         """Whether some of these wait for a place and there is none for them."""
 
-    def stop(self, worker_id: WorkerId, *, is_told: bool) -> None:
+    def stop(self, worker_id: worker_messages.WorkerId, *, is_told: bool) -> None:
         """Make sure that it ends. `is_told`: it was told to, and gets time for that. Returns at once."""
 
     def waiting(self) -> int:
@@ -226,28 +201,28 @@ class WorkerLinks:
     """The connections of workers, and when each was heard last. Times are of the monotonic clock, in s."""
 
     def __init__(self) -> None:
-        self._links: dict[WorkerId, ControlLink] = {}
-        self._heard: dict[WorkerId, float] = {}
+        self._links: dict[worker_messages.WorkerId, ControlLink] = {}
+        self._heard: dict[worker_messages.WorkerId, float] = {}
         self._beaten_at = 0.0
 
-    def __contains__(self, worker_id: WorkerId) -> bool:
+    def __contains__(self, worker_id: worker_messages.WorkerId) -> bool:
         return worker_id in self._links
 
-    def __getitem__(self, worker_id: WorkerId) -> ControlLink:
+    def __getitem__(self, worker_id: worker_messages.WorkerId) -> ControlLink:
         return self._links[worker_id]
 
-    def heard(self, worker_id: WorkerId, control: ControlLink, now: float) -> bool:
+    def heard(self, worker_id: worker_messages.WorkerId, control: ControlLink, now: float) -> bool:
         """Note a sign of life. Returns: whether it is the first."""
         self._heard[worker_id] = now
         is_first = worker_id not in self._links
         self._links.setdefault(worker_id, control)
         return is_first
 
-    def silent_since(self, now: float) -> list[tuple[WorkerId, float]]:
+    def silent_since(self, now: float) -> list[tuple[worker_messages.WorkerId, float]]:
         """Return for how long each has been silent."""
         return [(worker_id, now - heard_at) for worker_id, heard_at in self._heard.items()]
 
-    def send(self, worker_id: WorkerId, message: object) -> None:
+    def send(self, worker_id: worker_messages.WorkerId, message: object) -> None:
         """Dropped if it is not connected: its loss is told elsewhere."""
         link = self._links.get(worker_id)
         if link is not None:
@@ -258,9 +233,9 @@ class WorkerLinks:
         if now - self._beaten_at >= every_s:
             self._beaten_at = now
             for link in self._links.values():
-                link.send(MasterHeartbeat())
+                link.send(messages.MasterHeartbeat())
 
-    def forget(self, worker_id: WorkerId) -> None:
+    def forget(self, worker_id: worker_messages.WorkerId) -> None:
         """It is lost: close its connection."""
         self._heard.pop(worker_id, None)
         link = self._links.pop(worker_id, None)
@@ -279,8 +254,8 @@ class SharedWorkers:
         self._credentials = Credentials(new_identity(), secrets.token_hex(8), CLUSTER)
         self._tickets = Tickets(self._credentials)
         self._port = 0
-        self._wanted: dict[StartId, WantedStart] = {}
-        self._kinds: dict[WorkerKind, WorkerSettings] = {}
+        self._wanted: dict[worker_messages.StartId, WantedStart] = {}
+        self._kinds: dict[worker_messages.WorkerKind, WorkerSettings] = {}
         self._links = WorkerLinks()
         self._closed_because = ""
         self._is_over = False
@@ -298,18 +273,18 @@ class SharedWorkers:
         """Host this TaskManager somewhere. Returns at once."""
         self._loop.tell(lambda: self._on_want(start))
 
-    def registered(self, start_id: StartId) -> None:
-        self._loop.tell(lambda: self._feed(StartRegistered(start_id)))
+    def registered(self, start_id: worker_messages.StartId) -> None:
+        self._loop.tell(lambda: self._feed(worker_messages.StartRegistered(start_id)))
 
-    def drop(self, start_id: StartId, cause: str) -> None:
+    def drop(self, start_id: worker_messages.StartId, cause: str) -> None:
         """See that a TaskManager ends."""
         self._loop.tell(lambda: self._on_drop(start_id, cause))
 
-    def leave(self, start_id: StartId, cause: str) -> None:
+    def leave(self, start_id: worker_messages.StartId, cause: str) -> None:
         """Have the worker of a TaskManager host nobody else."""
         self._loop.tell(lambda: self._on_leave(start_id, cause))
 
-    def await_gone(self, start_ids: set[StartId], timeout_s: float) -> bool:
+    def await_gone(self, start_ids: set[worker_messages.StartId], timeout_s: float) -> bool:
         """Wait until these TaskManagers are over. Returns: whether they are."""
 
         def are_gone() -> bool:
@@ -319,26 +294,28 @@ class SharedWorkers:
         with self._over:
             return self._over.wait_for(are_gone, timeout_s)
 
-    def fits(self, kind: WorkerKind, sizes: Sequence[int]) -> int:
+    def fits(self, kind: worker_messages.WorkerKind, sizes: Sequence[int]) -> int:
         """Return how many TaskManagers of these sizes ready workers of the kind could host now."""
         return self._loop.ask(lambda: self._machine.fits(kind, sizes), 0)
 
-    def idle(self) -> list[WorkerKind]:
+    def idle(self) -> list[worker_messages.WorkerKind]:
         """Return the kinds of the workers that nobody uses, one for each."""
         return self._loop.ask(lambda: [one.kind for one in self._machine.idle], [])
 
-    def make_room(self, workers: int, kind: WorkerKind | None = None) -> None:
+    def make_room(self, workers: int, kind: worker_messages.WorkerKind | None = None) -> None:
         """End so many idle workers, so that others get their places. `kind`: whose workers stay. Returns at once."""
-        self._loop.tell(lambda: self._feed(RoomWanted(workers, kind, _now_ms())))
+        self._loop.tell(
+            lambda: self._feed(worker_messages.RoomWanted(workers, kind, monotonic_ms()))
+        )
 
-    def lack_places(self, start_ids: set[StartId]) -> bool:
+    def lack_places(self, start_ids: set[worker_messages.StartId]) -> bool:
         """Whether some of them wait for workers for which there is no place."""
 
-        def planned() -> set[WorkerId]:
+        def planned() -> set[worker_messages.WorkerId]:
             found = (self._machine.starts.get(one) for one in start_ids)
             return {one.planned for one in found if one is not None and one.planned is not None}
 
-        none: set[WorkerId] = set()
+        none: set[worker_messages.WorkerId] = set()
         return self._launcher.lack_places(self._loop.ask(planned, none))
 
     def close(self, cause: str, timeout_s: float) -> None:
@@ -384,7 +361,7 @@ class SharedWorkers:
                 self._lose(worker_id, f"nothing was heard of it for {most_s:g} s")
         intervals = [one.heartbeat_interval_s for one in self._kinds.values()]
         self._links.beat(now, min(intervals, default=_TICK_S))
-        self._feed(WorkersTick(_now_ms()))
+        self._feed(worker_messages.WorkersTick(monotonic_ms()))
         if self._machine.idle:
             await self._look_who_waits()
 
@@ -396,23 +373,23 @@ class SharedWorkers:
             return
         waiting = await asked
         if waiting:
-            self._feed(RoomWanted(waiting, None, _now_ms()))
+            self._feed(worker_messages.RoomWanted(waiting, None, monotonic_ms()))
 
     # ------------------------------------------------------------------ the machine
 
-    def _feed(self, event: WorkersEvent) -> None:
+    def _feed(self, event: worker_messages.WorkersEvent) -> None:
         """Step, and carry out the effects. Those that have effects of their own come after these."""
         for effect in self._machine.step(event):
             match effect:
-                case LaunchWorker(worker_id, kind):
+                case worker_messages.LaunchWorker(worker_id, kind):
                     self._launch(worker_id, kind)
-                case HostStart(worker_id, start_id, slots):
+                case worker_messages.HostStart(worker_id, start_id, slots):
                     self._host(worker_id, start_id, slots)
-                case DropStart(worker_id, start_id, cause):
-                    self._links.send(worker_id, DropTaskManager(start_id, cause))
-                case EndWorker(worker_id, cause):
+                case worker_messages.DropStart(worker_id, start_id, cause):
+                    self._links.send(worker_id, worker_messages.DropTaskManager(start_id, cause))
+                case worker_messages.EndWorker(worker_id, cause):
                     self._end(worker_id, cause)
-                case StartEnded(start_id, cause):
+                case worker_messages.StartEnded(start_id, cause):
                     self._on_ended(start_id, cause)
         for start_id in self._wanted.keys() - self._machine.starts.keys():
             del self._wanted[start_id]
@@ -427,54 +404,62 @@ class SharedWorkers:
         self._kinds.setdefault(start.settings.kind, start.settings)
         self._busy.set()
         self._feed(
-            StartWanted(
+            worker_messages.StartWanted(
                 start.start_id,
                 start.job_id,
                 start.settings.kind,
                 start.slots,
                 start.lower_bound,
                 start.idle_ms,
-                _now_ms(),
+                monotonic_ms(),
                 start.after_sized,
             )
         )
 
-    def _on_drop(self, start_id: StartId, cause: str) -> None:
-        self._feed(StartDropped(start_id, cause, _now_ms()))
+    def _on_drop(self, start_id: worker_messages.StartId, cause: str) -> None:
+        self._feed(worker_messages.StartDropped(start_id, cause, monotonic_ms()))
 
-    def _on_leave(self, start_id: StartId, cause: str) -> None:
+    def _on_leave(self, start_id: worker_messages.StartId, cause: str) -> None:
         start = self._machine.starts.get(start_id)
         if start is not None and start.worker is not None:
-            self._feed(WorkerUnfit(start.worker, cause, _now_ms()))
+            self._feed(worker_messages.WorkerUnfit(start.worker, cause, monotonic_ms()))
 
     def _on_close(self, cause: str) -> set[ResourceId]:
         """Return the workers that end now."""
         self._closed_because = cause
         self._busy.set()
         idle = {one.worker_id for one in self._machine.idle}
-        self._feed(RoomWanted(len(idle), None, _now_ms()))
+        self._feed(worker_messages.RoomWanted(len(idle), None, monotonic_ms()))
         return idle
 
-    def _launch(self, worker_id: WorkerId, kind: WorkerKind) -> None:
+    def _launch(
+        self, worker_id: worker_messages.WorkerId, kind: worker_messages.WorkerKind
+    ) -> None:
         address = PoolAddress(self._endpoint.dialled_host, self._port, self._tickets.new())
         _LOG.info("worker=%s REQUESTED", worker_id)
         self._launcher.launch(worker_id, self._kinds[kind], address, self._on_host_ended)
 
-    def _host(self, worker_id: WorkerId, start_id: StartId, slots: int) -> None:
+    def _host(
+        self, worker_id: worker_messages.WorkerId, start_id: worker_messages.StartId, slots: int
+    ) -> None:
         start, link = self._wanted[start_id], self._links[worker_id]
         order = json.dumps({
             **start.order,
             "taskmanager": {**start.order["taskmanager"], "slots": slots},
         })
         _LOG.info("worker=%s HOSTS taskmanager=%s slots=%d", worker_id, start_id, slots)
-        link.send(HostTaskManager(start_id, order.encode(), start.credentials.identity.pem))
+        link.send(
+            worker_messages.HostTaskManager(
+                start_id, order.encode(), start.credentials.identity.pem
+            )
+        )
 
-    def _end(self, worker_id: WorkerId, cause: str) -> None:
+    def _end(self, worker_id: worker_messages.WorkerId, cause: str) -> None:
         _LOG.info("worker=%s ENDS cause=%s", worker_id, cause)
-        self._links.send(worker_id, Shutdown(cause))
+        self._links.send(worker_id, messages.Shutdown(cause))
         self._launcher.stop(worker_id, is_told=worker_id in self._links)
 
-    def _on_ended(self, start_id: StartId, cause: str) -> None:
+    def _on_ended(self, start_id: worker_messages.StartId, cause: str) -> None:
         start = self._wanted.pop(start_id, None)
         if start is not None:
             start.on_ended(cause)
@@ -484,37 +469,37 @@ class SharedWorkers:
     def received(self, _role: int, message: Any, control: ControlLink) -> ResourceId | None:
         """As `control_server.Listener`."""
         match message:
-            case Heartbeat(worker_id):
+            case messages.Heartbeat(worker_id):
                 self._on_heartbeat(worker_id, control)
                 return worker_id
-            case ProcessStopped(worker_id):
+            case messages.ProcessStopped(worker_id):
                 self._on_stopped(worker_id, control)
                 return worker_id
-            case ProcessEnded(worker_id, cause):
+            case messages.ProcessEnded(worker_id, cause):
                 self.disconnected(worker_id, cause)
-            case HostedEnded(start_id, cause, was_refused):
+            case worker_messages.HostedEnded(start_id, cause, was_refused):
                 _LOG.info("taskmanager=%s ENDED cause=%s", start_id, cause)
-                self._feed(HostedGone(start_id, cause, was_refused, _now_ms()))
-            case WorkerUsedUp(worker_id, cause):
+                self._feed(worker_messages.HostedGone(start_id, cause, was_refused, monotonic_ms()))
+            case worker_messages.WorkerUsedUp(worker_id, cause):
                 _LOG.info("worker=%s USED_UP cause=%s", worker_id, cause)
-                self._feed(WorkerUnfit(worker_id, cause, _now_ms()))
+                self._feed(worker_messages.WorkerUnfit(worker_id, cause, monotonic_ms()))
             case _:
                 raise ExternalError(f"a pool of workers does not accept {type(message).__name__}")
         return None
 
-    def _on_stopped(self, worker_id: WorkerId, control: ControlLink) -> None:
+    def _on_stopped(self, worker_id: worker_messages.WorkerId, control: ControlLink) -> None:
         """It may go on. While it hosts TaskManagers, their JobManagers decide what becomes of it; it gets no others."""
         cause, worker = "its process was stopped", self._machine.workers.get(worker_id)
         if worker is not None and worker.starts:
-            self._feed(WorkerUnfit(worker_id, cause, _now_ms()))
+            self._feed(worker_messages.WorkerUnfit(worker_id, cause, monotonic_ms()))
         else:
-            control.send(KillTaskManager(cause))
+            control.send(messages.KillTaskManager(cause))
             self._lose(worker_id, cause)
 
-    def _on_heartbeat(self, worker_id: WorkerId, control: ControlLink) -> None:
+    def _on_heartbeat(self, worker_id: worker_messages.WorkerId, control: ControlLink) -> None:
         if self._links.heard(worker_id, control, time.monotonic()):
             self._launcher.is_up(worker_id)
-            self._feed(WorkerConnected(worker_id, _now_ms()))
+            self._feed(worker_messages.WorkerConnected(worker_id, monotonic_ms()))
 
     def disconnected(self, resource_id: ResourceId, cause: str) -> None:
         """As `control_server.Listener`."""
@@ -525,17 +510,13 @@ class SharedWorkers:
         else:
             self._lose(resource_id, cause)
 
-    def _on_host_ended(self, worker_id: WorkerId, cause: str) -> None:
+    def _on_host_ended(self, worker_id: worker_messages.WorkerId, cause: str) -> None:
         """The Spark job of a worker is over. Any thread."""
         self._loop.tell(lambda: self._lose(worker_id, cause))
 
-    def _lose(self, worker_id: WorkerId, cause: str) -> None:
+    def _lose(self, worker_id: worker_messages.WorkerId, cause: str) -> None:
         self._links.forget(worker_id)
         if worker_id in self._machine.workers:
             _LOG.info("worker=%s LOST cause=%s", worker_id, cause)
             self._launcher.stop(worker_id, is_told=True)
-            self._feed(WorkerLost(worker_id, cause, _now_ms()))
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+            self._feed(worker_messages.WorkerLost(worker_id, cause, monotonic_ms()))

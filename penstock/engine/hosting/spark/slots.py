@@ -189,6 +189,14 @@ def page_of(context: SparkContext) -> str | None:
     return _PAGES[context]
 
 
+def executors_of(context: SparkContext) -> list[Any]:
+    """Return Spark's summary of each executor. Raises what Py4J raises: the session was stopped."""
+    listed = context._jsc.sc().statusStore().executorList(True)
+    is_local = LOCAL.match(context.master) is not None
+    found = (listed.apply(index) for index in range(listed.size()))
+    return [one for one in found if is_local or one.id() != "driver"]
+
+
 STOPPED: Final = "the SparkSession was stopped"
 _EXECUTORS_WAIT_S: Final = 5.0
 _SAY_AFTER_S: Final = 3.0
@@ -296,7 +304,7 @@ class SparkSlots:
         cluster = LOCAL_CLUSTER.match(self._context.master)
         if cluster is not None:
             return [int(cluster[2])] * int(cluster[1])
-        return [cores for cores, _ in self._executor_summaries()]
+        return [one.totalCores() for one in executors_of(self._context)]
 
     def size(self) -> SparkSize:
         """Return the part of the configuration that decides which tasks can run."""
@@ -348,18 +356,7 @@ class SparkSlots:
 
     def _executor_cores(self) -> tuple[int, int]:
         """Return cores, from Spark's own status store, and running tasks."""
-        executors = self._executor_summaries()
+        executors = executors_of(self._context)
         running = self._running()
-        active = sum(active for _, active in executors) if running is None else running
-        return sum(cores for cores, _ in executors), active
-
-    def _executor_summaries(self) -> list[tuple[int, int]]:
-        """(cores, running tasks) of each executor."""
-        executors = self._context._jsc.sc().statusStore().executorList(True)
-        is_local_mode = LOCAL.match(self._context.master) is not None
-        summaries = [executors.apply(index) for index in range(executors.size())]
-        return [
-            (summary.totalCores(), summary.activeTasks())
-            for summary in summaries
-            if summary.id() != "driver" or is_local_mode
-        ]
+        active = sum(one.activeTasks() for one in executors) if running is None else running
+        return sum(one.totalCores() for one in executors), active

@@ -20,11 +20,11 @@ from penstock.engine.hosting.os.clock import monotonic_ms
 from penstock.engine.hosting.os.interrupts import UninterruptibleLock
 from penstock.engine.hosting.reporting.logs.folder import RollingFile
 from penstock.engine.hosting.reporting.logs.lines import (
+    FORMS,
     Folding,
     LogLine,
     Place,
     Take,
-    form_of,
     hook,
     line_of,
     message_of,
@@ -107,7 +107,7 @@ class ProcessLog:
         self._pid = os.getpid()
         self._here = here
         self._send = send
-        self._form = form_of(settings.form)
+        self._form = FORMS[settings.form]
         self._file = RollingFile(path, settings.max_bytes, settings.max_files)
         self._out = RollingFile(stdout_path(path), settings.max_bytes, settings.max_files)
         self._folding = Folding(_WINDOW_MS, most=_MOST_EVENTS)

@@ -170,26 +170,19 @@ class Resident:
     ends_at: float | None = None
 
 
+@dataclass(eq=False, repr=False)
 class Residents:
     """Any thread."""
 
-    def __init__(
-        self,
-        state: ProcessState,
-        reports: Reports,
-        outputs: Outputs,
-        logs: LogSettings,
-        modules: SharedModules,
-    ) -> None:
-        self._state = state
-        self._reports = reports
-        self._outputs = outputs
-        self._logs = logs
-        self._modules = modules
-        self._memory = SpareMemory()
-        self._here: dict[str, Resident] = {}
-        self._was_used = False
-        self._lock = threading.RLock()
+    _state: ProcessState
+    _reports: Reports
+    _outputs: Outputs
+    _logs: LogSettings
+    _modules: SharedModules
+    _memory: SpareMemory = field(default_factory=SpareMemory)
+    _here: dict[str, Resident] = field(default_factory=dict)
+    _was_used: bool = False
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def start(self, start_id: str, config: TaskManagerConfig) -> None:
         """Host a TaskManager, unless the process is outdated."""

@@ -50,56 +50,8 @@ from penstock.engine.hosting.taskmanager.task.thread import TaskThread
 from penstock.engine.hosting.taskmanager.user_modules import SharedModules, UserModules
 from penstock.engine.hosting.taskmanager.watchdog import TaskWatchdog, stall_event
 from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
+from penstock.engine.model import ids, messages
 from penstock.engine.model.errors import ExternalError
-from penstock.engine.model.ids import (
-    AllocationId,
-    AttemptId,
-    JobId,
-    ResourceId,
-    ResultPartitionId,
-    taskmanager_name,
-)
-from penstock.engine.model.messages import (
-    FENCED,
-    AddSplits,
-    Answer,
-    AskTaskManager,
-    DriverCredit,
-    DumpThreads,
-    EndTaskManager,
-    Heartbeat,
-    JobManagerLost,
-    ListLogs,
-    LogEvents,
-    MasterHeartbeat,
-    MaxAllowedWatermark,
-    MetricsReport,
-    NoMoreSplits,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
-    OfferSlots,
-    PartitionStateAnswer,
-    PutBlob,
-    Question,
-    ReadLog,
-    RegisterTaskManager,
-    RegistrationAccepted,
-    ReleaseLocalState,
-    ReleasePartitions,
-    SampleStacks,
-    SlotFreed,
-    SlotTimedOut,
-    StackSamples,
-    StartSlotTimer,
-    StartTask,
-    StopTask,
-    TaskEnded,
-    TaskManagerAnswer,
-    TaskManagerEvent,
-    TaskStateChanged,
-    TriggerCheckpoint,
-    UpdatePartitions,
-)
 from penstock.engine.model.states import ExecutionState
 from penstock.engine.runtime.network.partition.result_partition import ResultPartition
 from penstock.engine.runtime.task.user_errors import user_code_error
@@ -114,10 +66,10 @@ class Answers:
 
     def __init__(
         self,
-        resource_id: ResourceId,
+        resource_id: ids.ResourceId,
         log_path: str,
         tasks: Callable[[], list[TaskThread]],
-        send: Callable[[TaskManagerAnswer], None],
+        send: Callable[[messages.TaskManagerAnswer], None],
     ) -> None:
         """`log_path`: "": there is no log. `tasks`: those that are here now."""
         self._me = resource_id
@@ -126,38 +78,38 @@ class Answers:
         self._send = send
         self._workers = WorkerThreads("penstock-answers", _THREADS, capacity=MOST_QUESTIONS)
 
-    def take(self, message: AskTaskManager) -> None:
+    def take(self, message: messages.AskTaskManager) -> None:
         if not self._workers.put(lambda: self._send(self._answered(message))):
             text = f"{self._me} has {MOST_QUESTIONS} questions to answer already. Ask again later."
-            self._send(TaskManagerAnswer(self._me, message.question_id, None, text))
+            self._send(messages.TaskManagerAnswer(self._me, message.question_id, None, text))
 
     def close(self) -> None:
         self._workers.close(0.0, drops=True)
 
-    def _answered(self, message: AskTaskManager) -> TaskManagerAnswer:
+    def _answered(self, message: messages.AskTaskManager) -> messages.TaskManagerAnswer:
         number = message.question_id
         try:
-            return TaskManagerAnswer(self._me, number, self._answer(message.question))
+            return messages.TaskManagerAnswer(self._me, number, self._answer(message.question))
         except NoSuchLog as error:
-            return TaskManagerAnswer(self._me, number, None, str(error), is_missing=True)
+            return messages.TaskManagerAnswer(self._me, number, None, str(error), is_missing=True)
         except Exception as error:  # Whatever it is, the one who asks must not wait for it.
             text = f"{type(error).__name__}: {error}"
-            return TaskManagerAnswer(self._me, number, None, text)
+            return messages.TaskManagerAnswer(self._me, number, None, text)
 
-    def _answer(self, question: Question) -> Answer:
+    def _answer(self, question: messages.Question) -> messages.Answer:
         match question:
-            case ListLogs() | ReadLog():
+            case messages.ListLogs() | messages.ReadLog():
                 return self._logs.answer(question)
-            case DumpThreads(most_frames):
+            case messages.DumpThreads(most_frames):
                 names = {task.thread_id: task.deployment.title for task in self._tasks()}
                 return dump_threads(most_frames, {i: n for i, n in names.items() if i is not None})
-            case SampleStacks():
+            case messages.SampleStacks():
                 stacks = sample_stacks(question, self._sampled(question))
-                return StackSamples(len(stacks), encode(stacks))
+                return messages.StackSamples(len(stacks), encode(stacks))
             case _:
                 assert_never(question)
 
-    def _sampled(self, question: SampleStacks) -> list[SampledThread]:
+    def _sampled(self, question: messages.SampleStacks) -> list[SampledThread]:
         wanted = set(question.attempts)
         native_ids = {one.ident: one.native_id for one in threading.enumerate()}
         found = []
@@ -177,44 +129,44 @@ _TRANSITION: Final = "job=%s taskmanager=%s attempt=%s task=%s %s->%s%s"
 class TaskManagerLog:
     """`does`: logs an effect that is about to be carried out. `said`: logs a message to the JobManager."""
 
-    def __init__(self, resource_id: ResourceId) -> None:
+    def __init__(self, resource_id: ids.ResourceId) -> None:
         self._me = resource_id
-        self._tasks: dict[AttemptId, tuple[JobId, str, ExecutionState]] = {}
+        self._tasks: dict[ids.AttemptId, tuple[ids.JobId, str, ExecutionState]] = {}
 
     def does(self, effect: object) -> None:
         match effect:
-            case StartTask(deployment):
+            case messages.StartTask(deployment):
                 name = f"{deployment.vertex_name}[{deployment.attempt_id.subtask}]"
                 task = deployment.job_id, name, ExecutionState.CREATED
                 self._tasks[deployment.attempt_id] = task
                 self._moved(deployment.attempt_id, ExecutionState.DEPLOYING)
-            case StopTask(attempt_id, cause):
+            case messages.StopTask(attempt_id, cause):
                 _LOG.info("taskmanager=%s attempt=%s STOP cause=%s", self._me, attempt_id, cause)
-            case EndTaskManager(cause):
+            case messages.EndTaskManager(cause):
                 _LOG.info("taskmanager=%s ENDS cause=%s", self._me, cause)
 
     def said(self, message: object) -> None:
         match message:
-            case TaskStateChanged():
+            case messages.TaskStateChanged():
                 failure = message.failure
                 text = "" if failure is None else failure.text.partition("\n")[0]
                 cause = "" if failure is None else f" cause={failure.kind}: {text}"
                 self._moved(message.attempt_id, message.state, cause)
-            case OfferSlots(_, offers):
+            case messages.OfferSlots(_, offers):
                 for offer in offers:
                     slot = offer.slot_index
                     text = "taskmanager=%s slot=%d OFFERED allocation=%s"
                     _LOG.info(text, self._me, slot, offer.allocation_id)
-            case SlotFreed(_, slot, allocation_id):
+            case messages.SlotFreed(_, slot, allocation_id):
                 _LOG.info(
                     "taskmanager=%s slot=%d FREED allocation=%s", self._me, slot, allocation_id
                 )
-            case RegisterTaskManager():
+            case messages.RegisterTaskManager():
                 _LOG.info("taskmanager=%s REGISTERS slots=%d", self._me, message.slots)
 
-    def _moved(self, attempt_id: AttemptId, state: ExecutionState, cause: str = "") -> None:
+    def _moved(self, attempt_id: ids.AttemptId, state: ExecutionState, cause: str = "") -> None:
         """Log a task's transition. A task that was refused never ran here, so only its end is reported."""
-        none = JobId("?"), "?", ExecutionState.CREATED
+        none = ids.JobId("?"), "?", ExecutionState.CREATED
         job_id, name, former = self._tasks.pop(attempt_id, none)
         if not state.is_terminal:
             self._tasks[attempt_id] = job_id, name, state
@@ -233,7 +185,7 @@ class TaskManager:
         self.config = config
         self.task_settings = config.task_settings
         self.host_name = config.data.dialled_host
-        self._tasks: dict[AttemptId, TaskThread] = {}
+        self._tasks: dict[ids.AttemptId, TaskThread] = {}
         self._socket: socket.socket | None = None
         self._end_cause: str | None = None
         self.data_plane = _data_plane(config, self._partition_error, self.abandon)
@@ -245,18 +197,18 @@ class TaskManager:
         self._watchdog = TaskWatchdog(config.task_settings.watch, self._say, self._give_up)
         self._executor = TaskExecutor(config.resource_id, config.slots, config.size)
         self._executor_lock = threading.Lock()  # A task reports its end on its own thread.
-        self._slot_timeouts: list[tuple[float, AllocationId]] = []
+        self._slot_timeouts: list[tuple[float, ids.AllocationId]] = []
         self._send_lock = threading.Lock()
         self._ended_tasks_progress = 0
         self._log = TaskManagerLog(config.resource_id)
         self._modules = UserModules(modules)
         self._answers = Answers(config.resource_id, config.log_path, self.tasks, self.send)
         self._metrics = taskmanager_reporter(
-            taskmanager_name(JobId(config.credentials.cluster_id), config.resource_id),
+            ids.taskmanager_name(ids.JobId(config.credentials.cluster_id), config.resource_id),
             self.host_name,
             Memories(self.data_plane.memory, self.state_backends, config.slots),
             self.task_settings.metrics,
-            lambda payload: self.send(MetricsReport(config.resource_id, payload)),
+            lambda payload: self.send(messages.MetricsReport(config.resource_id, payload)),
         )
 
     # ------------------------------------------------------------------ life
@@ -265,9 +217,9 @@ class TaskManager:
         """Connect, register, serve. Returns: why it ended."""
         try:
             self._connect()
-            self._feed(JobManagerLost(self._serve()))
+            self._feed(messages.JobManagerLost(self._serve()))
         except (OSError, ExternalError) as error:
-            self._feed(JobManagerLost(f"connection to the JobManager ended: {error}"))
+            self._feed(messages.JobManagerLost(f"connection to the JobManager ended: {error}"))
         finally:
             self._close()
         assert self._end_cause is not None
@@ -279,7 +231,7 @@ class TaskManager:
         address = (config.master_host, config.master_port)
         self._socket = dial(address, config.credentials, ROLE_TASKMANAGER, _CONNECT_TIMEOUT_S)
         self.send(
-            RegisterTaskManager(
+            messages.RegisterTaskManager(
                 config.resource_id,
                 config.data.dialled_host,
                 self.data_plane.port,
@@ -309,7 +261,7 @@ class TaskManager:
                 self.send(self.heartbeat())
                 self._metrics.tick(now, self._measuring)
             self._look_at_slot_timeouts(now)
-            watch_s = self._watchdog.tick(int(now * 1000), list(self._tasks.values())) / 1000
+            watch_s = self._watchdog.tick(int(now * 1000), self.tasks()) / 1000
             sock.settimeout(max(0.001, min(next_beat, watch_s) - time.monotonic()))
             try:
                 data = sock.recv(1 << 16)
@@ -322,12 +274,9 @@ class TaskManager:
                 self.handle(message)
         return self._end_cause
 
-    def heartbeat(self) -> Heartbeat:
-        tasks = list(self._tasks.values())
-        progress = self._ended_tasks_progress + sum(task.progress for task in tasks)
-        return Heartbeat(
-            self.config.resource_id, progress, tuple((task.attempt_id, task.io()) for task in tasks)
-        )
+    def heartbeat(self) -> messages.Heartbeat:
+        ios = tuple((task.attempt_id, task.io()) for task in self.tasks())
+        return messages.Heartbeat(self.config.resource_id, self.progress(), ios)
 
     def tasks(self) -> list[TaskThread]:
         """Return the tasks that are here now. Any thread."""
@@ -339,12 +288,12 @@ class TaskManager:
 
     def _measuring(self) -> list[Measuring]:
         """The metrics of the tasks that have any yet."""
-        found = (task.metrics for task in list(self._tasks.values()))
+        found = (task.metrics for task in self.tasks())
         return [metrics for metrics in found if metrics is not None]
 
     def progress(self) -> int:
         """Return a number that rises when any mailbox turns; for the supervisor."""
-        return self._ended_tasks_progress + sum(t.progress for t in list(self._tasks.values()))
+        return self._ended_tasks_progress + sum(task.progress for task in self.tasks())
 
     def abandon(self) -> None:
         """End, as if the connection had broken. Any thread."""
@@ -354,7 +303,7 @@ class TaskManager:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def _close(self) -> None:
-        tasks = list(self._tasks.values())
+        tasks = self.tasks()
         for task in tasks:
             task.cancel()
         deadline = time.monotonic() + _TASK_END_GRACE_S
@@ -385,7 +334,7 @@ class TaskManager:
     def task_ended(self, task: TaskAttempt) -> None:
         """On the task's own thread, before its last report."""
         self._ended_tasks_progress += task.progress
-        self._feed(TaskEnded(task.attempt_id))
+        self._feed(messages.TaskEnded(task.attempt_id))
         ended = self._tasks.pop(task.attempt_id, None)
         if ended is not None and ended.metrics is not None:
             self._metrics.ended(ended.metrics)
@@ -395,7 +344,7 @@ class TaskManager:
         ident = threading.get_ident()
         return next((task for task in self.tasks() if task.thread_id == ident), None)
 
-    def running_operator(self) -> tuple[AttemptId | None, str]:
+    def running_operator(self) -> tuple[ids.AttemptId | None, str]:
         """Return attempt and operator of the calling thread, to mark the output of user code."""
         task = self.running_task()
         return (None, "") if task is None else (task.attempt_id, task.operator)
@@ -406,7 +355,7 @@ class TaskManager:
 
     def _say(self, task: TaskThread, text: str) -> None:
         """Send a warning about one subtask to the user."""
-        self.send(LogEvents(self.config.resource_id, (stall_event(task, text),)))
+        self.send(messages.LogEvents(self.config.resource_id, (stall_event(task, text),)))
 
     def _give_up(self, cause: str) -> None:
         """End, because a task cannot be ended. On the main thread."""
@@ -427,22 +376,22 @@ class TaskManager:
     def handle(self, message: Any) -> None:
         """Handle one message of the JobManager. Raises: ExternalError: a TaskManager does not accept it."""
         kind = type(message)
-        if kind in FENCED or kind is RegistrationAccepted:
+        if kind in messages.FENCED or kind is messages.RegistrationAccepted:
             self._feed(message)
-        elif kind is PutBlob:
+        elif kind is messages.PutBlob:
             self._modules.put(message)
-        elif kind is not MasterHeartbeat:
+        elif kind is not messages.MasterHeartbeat:
             raise ExternalError(f"a TaskManager does not accept {kind.__name__}")
 
     def _look_at_slot_timeouts(self, now: float) -> None:
         """Report slots that were offered and not taken in time."""
         for timeout in [entry for entry in self._slot_timeouts if entry[0] <= now]:
             self._slot_timeouts.remove(timeout)
-            self._feed(SlotTimedOut(timeout[1]))
+            self._feed(messages.SlotTimedOut(timeout[1]))
 
     # ------------------------------------------------------------------ the machine
 
-    def _feed(self, event: TaskManagerEvent) -> None:
+    def _feed(self, event: messages.TaskManagerEvent) -> None:
         """Feed the machine. Any thread. Effects of one event are carried out in order; those of two threads may mix."""
         with self._executor_lock:
             effects = self._executor.step(event)
@@ -454,44 +403,41 @@ class TaskManager:
             else:
                 carry_out(self, effect)
 
-    def _do_start_timer(self, effect: StartSlotTimer) -> None:
+    def _do_start_timer(self, effect: messages.StartSlotTimer) -> None:
         deadline = time.monotonic() + self.config.slot_timeout_s
         self._slot_timeouts.append((deadline, effect.allocation_id))
 
-    def _do_start(self, effect: StartTask) -> None:
+    def _do_start(self, effect: messages.StartTask) -> None:
         deployment = effect.deployment
         blob = self._modules.chains.get(deployment.chain_blob)
         if blob is None:
-            self._feed(TaskEnded(deployment.attempt_id))
+            self._feed(messages.TaskEnded(deployment.attempt_id))
             self.send(not_started(deployment))
             return
         task = TaskThread(deployment, blob, self)
         self._tasks[deployment.attempt_id] = task
         task.start()
 
-    def _do_stop(self, effect: StopTask) -> None:
+    def _do_stop(self, effect: messages.StopTask) -> None:
         task = self._tasks.get(effect.attempt_id)
         if task is not None:
             self._cancel(task)
 
-    def _do_release_partitions(self, effect: ReleasePartitions) -> None:
+    def _do_release_partitions(self, effect: messages.ReleasePartitions) -> None:
         for partition_id, producer in effect.partitions:
-            self.data_plane.registry.release(ResultPartitionId(partition_id, producer))
+            self.data_plane.registry.release(ids.ResultPartitionId(partition_id, producer))
 
-    def _do_end(self, effect: EndTaskManager) -> None:
+    def _do_end(self, effect: messages.EndTaskManager) -> None:
         self._end_cause = self._end_cause or effect.cause
-
-    def _for_task(self, attempt_id: AttemptId, action: Callable[[TaskThread], None]) -> None:
-        task = self._tasks.get(attempt_id)
-        if task is not None:  # Otherwise it has ended in the meantime.
-            action(task)
 
 
 def _to_task(action: Callable[[TaskThread, Any], None]) -> Callable[[TaskManager, Any], None]:
     """Make a handler of messages that go to a task, if it is still here."""
 
     def handle(manager: TaskManager, message: Any) -> None:
-        manager._for_task(message.attempt_id, lambda task: action(task, message))
+        task = manager._tasks.get(message.attempt_id)
+        if task is not None:  # Otherwise it has ended in the meantime.
+            action(task, message)
 
     return handle
 
@@ -503,26 +449,34 @@ def _to_built(action: Callable[[Built, Any], None]) -> Callable[[TaskManager, An
 
 # All other effects are messages to the JobManager.
 _EFFECTS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
-    StartSlotTimer: TaskManager._do_start_timer,
-    StartTask: TaskManager._do_start,
-    StopTask: TaskManager._do_stop,
-    ReleaseLocalState: lambda manager, effect: manager.local_copies.release(effect.allocation_id),
-    ReleasePartitions: TaskManager._do_release_partitions,
-    PartitionStateAnswer: lambda manager, effect: manager.questions.on_answer(effect),
-    AskTaskManager: lambda manager, effect: manager._answers.take(effect),
-    UpdatePartitions: _to_built(lambda built, message: built.connect(message.descriptors)),
-    AddSplits: _to_built(lambda built, message: built.add_splits(deserialize(message.splits))),
-    NoMoreSplits: _to_built(lambda built, _message: built.no_more_splits()),
-    MaxAllowedWatermark: _to_built(
+    messages.StartSlotTimer: TaskManager._do_start_timer,
+    messages.StartTask: TaskManager._do_start,
+    messages.StopTask: TaskManager._do_stop,
+    messages.ReleaseLocalState: lambda manager, effect: manager.local_copies.release(
+        effect.allocation_id
+    ),
+    messages.ReleasePartitions: TaskManager._do_release_partitions,
+    messages.PartitionStateAnswer: lambda manager, effect: manager.questions.on_answer(effect),
+    messages.AskTaskManager: lambda manager, effect: manager._answers.take(effect),
+    messages.UpdatePartitions: _to_built(lambda built, message: built.connect(message.descriptors)),
+    messages.AddSplits: _to_built(
+        lambda built, message: built.add_splits(deserialize(message.splits))
+    ),
+    messages.NoMoreSplits: _to_built(lambda built, _message: built.no_more_splits()),
+    messages.MaxAllowedWatermark: _to_built(
         lambda built, message: built.allow_watermark(message.watermark_ms)
     ),
-    DriverCredit: _to_task(
+    messages.DriverCredit: _to_task(
         lambda task, message: task.driver_credit(message.stream, message.frames)
     ),
-    TriggerCheckpoint: _to_task(lambda task, message: task.checkpoints.trigger(message)),
-    NotifyCheckpointComplete: _to_task(lambda task, message: task.checkpoints.completed(message)),
-    NotifyCheckpointAborted: _to_task(lambda task, message: task.checkpoints.aborted(message)),
-    EndTaskManager: TaskManager._do_end,
+    messages.TriggerCheckpoint: _to_task(lambda task, message: task.checkpoints.trigger(message)),
+    messages.NotifyCheckpointComplete: _to_task(
+        lambda task, message: task.checkpoints.completed(message)
+    ),
+    messages.NotifyCheckpointAborted: _to_task(
+        lambda task, message: task.checkpoints.aborted(message)
+    ),
+    messages.EndTaskManager: TaskManager._do_end,
 }
 
 

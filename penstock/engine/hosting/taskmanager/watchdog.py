@@ -12,7 +12,7 @@ import itertools
 import logging
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.engine.hosting.os.clock import wall_ms
@@ -43,21 +43,18 @@ class _Sign:
     is_told: bool = False
 
 
+@dataclass(eq=False, repr=False)
 class TaskWatchdog:
     """Args: say: (task, text) for the user's eyes. give_up: ends the TaskManager, for a cause."""
 
-    def __init__(
-        self,
-        settings: WatchSettings,
-        say: Callable[[TaskThread, str], None],
-        give_up: Callable[[str], None],
-    ) -> None:
-        self._settings = settings
-        self._say = say
-        self._give_up = give_up
-        self._cancelled: dict[AttemptId, tuple[TaskThread, CancellationSchedule]] = {}
-        self._signs: dict[AttemptId, _Sign] = {}
-        self._look_at_ms = 0
+    _settings: WatchSettings
+    _say: Callable[[TaskThread, str], None]
+    _give_up: Callable[[str], None]
+    _cancelled: dict[AttemptId, tuple[TaskThread, CancellationSchedule]] = field(
+        default_factory=dict
+    )
+    _signs: dict[AttemptId, _Sign] = field(default_factory=dict)
+    _look_at_ms: int = 0
 
     def cancelled(self, task: TaskThread, now_ms: int, timeout_ms: int = 0) -> None:
         """Watch a task that was cancelled, or failed, while its code ran. `timeout_ms`: when the TaskManager ends, as the

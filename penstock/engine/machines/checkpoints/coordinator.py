@@ -12,7 +12,7 @@ request waits, so that requests held up by a slow checkpoint do not come one aft
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from penstock.engine.machines.checkpoints.coordinator_state import (
@@ -39,24 +39,10 @@ from penstock.engine.machines.checkpoints.requests import (
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.engine.machines.story import Story
+from penstock.engine.model import messages
 from penstock.engine.model.checkpoints import CheckpointType
-from penstock.engine.model.errors import BrokenInvariant
 from penstock.engine.model.ids import AttemptId, VertexId
-from penstock.engine.model.messages.checkpoints import (
-    AcknowledgeCheckpoint,
-    CheckpointNotStored,
-    CheckpointStored,
-    CoordinatorsSnapshotted,
-    DeclineCheckpoint,
-    DiscardCheckpoint,
-    DiscardStates,
-    SnapshotCoordinators,
-    StoreCheckpoint,
-    TriggerSavepoint,
-)
 from penstock.engine.model.messages.checkpoints import CheckpointFailureReason as Reason
-from penstock.engine.model.messages.job import SetTimer
-from penstock.engine.model.messages.shared import FailureInfo
 from penstock.engine.model.states import ExecutionState, JobStatus
 
 TRIGGER_TIMER: Final = "checkpoint-trigger"
@@ -77,38 +63,11 @@ class ExpiryTimer:
         first = min(deadlines_ms, default=None)
         if first is not None and first != self._at_ms:
             self._at_ms = first
-            self._emit(SetTimer(EXPIRY_TIMER, first))
+            self._emit(messages.SetTimer(EXPIRY_TIMER, first))
 
     def fired(self) -> None:
         """The timer has fired."""
         self._at_ms = None
-
-
-def check_pending(
-    pending: Mapping[int, PendingCheckpoint], next_id: int, *, is_active: bool
-) -> None:
-    """Check unfinished checkpoints, after each step in tests. Raises BrokenInvariant with the name of the check."""
-    ids = list(pending)
-    _expect("ids rise", ids == sorted(ids) and all(i < next_id for i in ids), ids)
-    storing = [p.checkpoint_id for p in pending.values() if p.phase is Phase.STORING]
-    _expect("one checkpoint is written at a time", len(storing) <= 1, storing)
-    idle = [p.checkpoint_id for p in pending.values() if p.phase is Phase.READY]
-    _expect("a whole checkpoint waits for another one only", storing or not idle, idle)
-    for checkpoint in pending.values():
-        is_whole = checkpoint.states.keys() == checkpoint.plan.running.keys()
-        is_known = checkpoint.states.keys() <= checkpoint.plan.running.keys()
-        _expect(
-            "what is written was acknowledged by all, each once",
-            is_known and is_whole != checkpoint.is_under_way,
-            checkpoint.checkpoint_id,
-        )
-        is_kept = is_active or checkpoint.phase is Phase.STORING
-        _expect("only a running job takes checkpoints", is_kept, checkpoint.checkpoint_id)
-
-
-def _expect(name: str, holds: object, what: object) -> None:
-    if not holds:
-        raise BrokenInvariant(f"'{name}' does not hold for checkpoint {what}.")
 
 
 class CheckpointCoordinator:
@@ -142,19 +101,14 @@ class CheckpointCoordinator:
         self.coordinator_state.ends = self._ends = AwaitedEnds(graph, self.coordinator_state.ends)
         self._is_periodic = False
         self._expiry = ExpiryTimer(emit)
-        self._failure: FailureInfo | None = None
+        self._failure: messages.FailureInfo | None = None
 
     @property
     def is_storing(self) -> bool:
         """Whether a checkpoint is being written. Until then it is unknown which checkpoint a restart begins with."""
         return any(pending.phase is Phase.STORING for pending in self.pending.values())
 
-    def check(self) -> None:
-        """Raises BrokenInvariant. For tests, after each step."""
-        with self.story:
-            check_pending(self.pending, self.coordinator_state.next_id, is_active=self.is_active)
-
-    def settle(self, now_ms: int) -> FailureInfo | None:
+    def settle(self, now_ms: int) -> messages.FailureInfo | None:
         """Write and trigger what is possible now; called after each event. Returns: a failure of the job, once."""
         self._store_next()
         if self.is_active:
@@ -191,7 +145,7 @@ class CheckpointCoordinator:
         self.stop(Reason.COORDINATOR_SHUTDOWN)
         self._gateway.tell_ends(self.pending.values(), self.store, status)
         for checkpoint in self.store.shut_down(status):
-            self._emit(DiscardCheckpoint(checkpoint))
+            self._emit(messages.DiscardCheckpoint(checkpoint))
 
     def on_outcome_after_end(self, event: StoringOutcome, status: JobStatus) -> None:
         """The checkpoint was being written when the job ended."""
@@ -216,7 +170,7 @@ class CheckpointCoordinator:
     def on_timer(self, timer: str, now_ms: int) -> None:
         if timer == TRIGGER_TIMER and self._is_periodic:
             assert self._settings.interval_ms is not None
-            self._emit(SetTimer(TRIGGER_TIMER, now_ms + self._settings.interval_ms))
+            self._emit(messages.SetTimer(TRIGGER_TIMER, now_ms + self._settings.interval_ms))
             if not self._intake.queue.has_periodic:
                 self._intake.add(CheckpointRequest(now_ms, is_periodic=True))
         elif timer == EXPIRY_TIMER:
@@ -235,7 +189,7 @@ class CheckpointCoordinator:
         if self._is_periodic and self._ends.are_all:
             self._intake.add(CheckpointRequest(now_ms))
 
-    def on_savepoint_wanted(self, event: TriggerSavepoint) -> None:
+    def on_savepoint_wanted(self, event: messages.TriggerSavepoint) -> None:
         request = request_of(event, is_forced=not self._settings.is_unaligned)
         if self._intake.refuses(request, self.asked_for, is_active=self.is_active):
             return
@@ -263,7 +217,7 @@ class CheckpointCoordinator:
         is_stopping = any(one.checkpoint_type.is_synchronous for one in self.asked_for)
         self._is_periodic = self._settings.interval_ms is not None and not is_stopping
         if self._is_periodic:
-            self._emit(SetTimer(TRIGGER_TIMER, now_ms + self._settings.first_delay_ms()))
+            self._emit(messages.SetTimer(TRIGGER_TIMER, now_ms + self._settings.first_delay_ms()))
 
     def _serve(self, now_ms: int) -> None:
         """Trigger as many checkpoints as allowed, and set the timer for their deadlines."""
@@ -282,7 +236,7 @@ class CheckpointCoordinator:
                 break
             if isinstance(chosen, Refusal):
                 if chosen.retry_in_ms is not None and self._is_periodic:
-                    self._emit(SetTimer(TRIGGER_TIMER, now_ms + chosen.retry_in_ms))
+                    self._emit(messages.SetTimer(TRIGGER_TIMER, now_ms + chosen.retry_in_ms))
                 continue
             self._trigger(chosen, now_ms)
         waiting = self._intake.deadlines_ms(self._settings.timeout_ms)
@@ -308,11 +262,11 @@ class CheckpointCoordinator:
         )
         vertices = self._graph.job_graph.vertices.values()
         if any(o.has_coordinator for v in vertices for o in v.operators):
-            self._emit(SnapshotCoordinators(checkpoint_id))
+            self._emit(messages.SnapshotCoordinators(checkpoint_id))
         else:
             self._trigger_tasks(pending)
 
-    def on_coordinators_snapshotted(self, event: CoordinatorsSnapshotted) -> None:
+    def on_coordinators_snapshotted(self, event: messages.CoordinatorsSnapshotted) -> None:
         pending = self.pending.get(event.checkpoint_id)
         if pending is None or pending.phase is not Phase.COORDINATORS:
             return  # It was aborted meanwhile.
@@ -326,18 +280,18 @@ class CheckpointCoordinator:
         pending.phase = Phase.TASKS
         self._gateway.trigger(pending)
 
-    def on_acknowledged(self, message: AcknowledgeCheckpoint) -> None:
+    def on_acknowledged(self, message: messages.AcknowledgeCheckpoint) -> None:
         """Count an acknowledgement, or discard its snapshot unless a completed checkpoint may contain it."""
         pending = self.pending.get(message.checkpoint_id)
         if pending is None:
             if self.coordinator_state.ended.was_aborted(message.checkpoint_id):
-                self._emit(DiscardStates(message.checkpoint_id, (message.state,)))
+                self._emit(messages.DiscardStates(message.checkpoint_id, (message.state,)))
             return
         result = pending.acknowledge(message.attempt_id, message.state, message.metrics)
         if result is AckResult.FOREIGN:
-            self._emit(DiscardStates(message.checkpoint_id, (message.state,)))
+            self._emit(messages.DiscardStates(message.checkpoint_id, (message.state,)))
 
-    def on_declined(self, message: DeclineCheckpoint) -> None:
+    def on_declined(self, message: messages.DeclineCheckpoint) -> None:
         pending = self.pending.get(message.checkpoint_id)
         if pending is None or not pending.declines(message.attempt_id):
             return  # It is over, or this is a past attempt.
@@ -360,9 +314,9 @@ class CheckpointCoordinator:
                 continue
             ready.phase = Phase.STORING
             ready.checkpoint = ready.completed(self._graph.job_graph.job_id, self._graph)
-            self._emit(StoreCheckpoint(ready.checkpoint))
+            self._emit(messages.StoreCheckpoint(ready.checkpoint))
 
-    def on_stored(self, event: CheckpointStored) -> None:
+    def on_stored(self, event: messages.CheckpointStored) -> None:
         pending = self.pending.get(event.checkpoint_id)
         if pending is None or pending.phase is not Phase.STORING:
             return
@@ -376,14 +330,14 @@ class CheckpointCoordinator:
         checkpoint = pending.stored(event.location)
         if checkpoint.is_for_recovery:
             for subsumed in self.store.add(checkpoint):
-                self._emit(DiscardCheckpoint(subsumed))
+                self._emit(messages.DiscardCheckpoint(subsumed))
             self._subsume_before(checkpoint.checkpoint_id)
             self._ends.on_completed(pending.awaited)
             self._gateway.tell_complete(pending)
         self._emit(pending.ended(event.location, metadata_bytes=event.metadata_bytes))
         self._gateway.answer(pending.request, event.location)
 
-    def on_not_stored(self, event: CheckpointNotStored) -> None:
+    def on_not_stored(self, event: messages.CheckpointNotStored) -> None:
         pending = self.pending.get(event.checkpoint_id)
         if pending is None or pending.phase is not Phase.STORING:
             return
@@ -460,7 +414,7 @@ class FailureCounter:
         self.continuous += 1
         return self.continuous > self._tolerable
 
-    def failure_of_job(self, checkpoint_id: int, reason: Reason, text: str) -> FailureInfo:
+    def failure_of_job(self, checkpoint_id: int, reason: Reason, text: str) -> messages.FailureInfo:
         """Return the failure of the job."""
         rule = "the tasks have stopped for it"
         if self.continuous > self._tolerable:
@@ -470,7 +424,7 @@ class FailureCounter:
             )
         cause = f"{reason}: {text}" if text else f"{reason}"
         message = f"checkpoint {checkpoint_id} failed with {cause} ({rule})"
-        return FailureInfo("CheckpointFailed", message)
+        return messages.FailureInfo("CheckpointFailed", message)
 
     def reset(self) -> None:
         """A checkpoint was completed, or the job starts again."""

@@ -13,11 +13,11 @@ from enum import StrEnum
 from typing import Final
 
 from penstock.engine.machines.checkpoints.requests import CheckpointRequest
-from penstock.engine.machines.checkpoints.settings import Retention
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph
 from penstock.engine.model.checkpoints import CheckpointType, CompletedCheckpoint
 from penstock.engine.model.errors import BrokenInvariant
 from penstock.engine.model.ids import AttemptId, VertexId
+from penstock.engine.model.options.checkpoints import Retention
 from penstock.engine.model.states import ExecutionState, JobStatus
 
 REMEMBERED: Final = 128

@@ -14,29 +14,15 @@ from penstock.engine.machines.checkpoints.pending import PendingCheckpoint
 from penstock.engine.machines.checkpoints.requests import CheckpointRequest
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph
+from penstock.engine.model import messages
 from penstock.engine.model.checkpoints import CheckpointOptions
 from penstock.engine.model.ids import AttemptId, ResourceId
-from penstock.engine.model.messages.checkpoints import (
-    CheckpointEffect,
-    CheckpointFailureReason,
-    CheckpointNotStored,
-    CheckpointStored,
-    CoordinatorsCheckpointEnded,
-    DiscardCheckpoint,
-    DiscardStates,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
-    SavepointAnswered,
-    TriggerCheckpoint,
-)
-from penstock.engine.model.messages.job import SetTimer
-from penstock.engine.model.messages.shared import FailureInfo
 from penstock.engine.model.states import ExecutionState, JobStatus
 
-Emit: TypeAlias = Callable[[CheckpointEffect | SetTimer], None]
+Emit: TypeAlias = Callable[[messages.CheckpointEffect | messages.SetTimer], None]
 
 
-StoringOutcome: TypeAlias = CheckpointStored | CheckpointNotStored
+StoringOutcome: TypeAlias = messages.CheckpointStored | messages.CheckpointNotStored
 
 
 class CheckpointGateway:
@@ -56,7 +42,7 @@ class CheckpointGateway:
             is_kept = vertex.vertex_id.vertex_id in request.kept
             location = vertex.execution.location
             assert location is not None
-            message = TriggerCheckpoint(
+            message = messages.TriggerCheckpoint(
                 location.resource_id,
                 vertex.execution.attempt_id,
                 pending.checkpoint_id,
@@ -80,23 +66,23 @@ class CheckpointGateway:
     def tell_complete(self, pending: PendingCheckpoint) -> None:
         checkpoint_id = pending.checkpoint_id
         for resource_id, attempt_id in self._reachable(pending):
-            message = NotifyCheckpointComplete(
+            message = messages.NotifyCheckpointComplete(
                 resource_id, attempt_id, checkpoint_id, pending.timestamp_ms
             )
             self._emit(message)
-        self._emit(CoordinatorsCheckpointEnded(checkpoint_id, is_completed=True))
+        self._emit(messages.CoordinatorsCheckpointEnded(checkpoint_id, is_completed=True))
 
     def tell_aborted(self, pending: PendingCheckpoint, latest_completed_id: int) -> None:
         """Tell of the abort, and discard the checkpoint's snapshots."""
         checkpoint_id = pending.checkpoint_id
         for resource_id, attempt_id in self._reachable(pending):
-            message = NotifyCheckpointAborted(
+            message = messages.NotifyCheckpointAborted(
                 resource_id, attempt_id, checkpoint_id, latest_completed_id, pending.timestamp_ms
             )
             self._emit(message)
-        self._emit(CoordinatorsCheckpointEnded(checkpoint_id, is_completed=False))
+        self._emit(messages.CoordinatorsCheckpointEnded(checkpoint_id, is_completed=False))
         if pending.states:
-            self._emit(DiscardStates(checkpoint_id, tuple(pending.states.values())))
+            self._emit(messages.DiscardStates(checkpoint_id, tuple(pending.states.values())))
 
     def tell_ends(
         self,
@@ -105,7 +91,7 @@ class CheckpointGateway:
         status: JobStatus,
     ) -> None:
         """The job ends with this status, while these are being written. Those that are discarded then have ended for people."""
-        reason = CheckpointFailureReason.COORDINATOR_SHUTDOWN
+        reason = messages.CheckpointFailureReason.COORDINATOR_SHUTDOWN
         for pending in written:
             if store.is_discarded_at(status, pending.checkpoint_type):
                 self._emit(pending.ended(None, reason, f"the job is {status}"))
@@ -118,11 +104,11 @@ class CheckpointGateway:
         status: JobStatus,
     ) -> None:
         """The checkpoint was being written when the job ended with this status."""
-        if isinstance(event, CheckpointStored):
+        if isinstance(event, messages.CheckpointStored):
             checkpoint = pending.stored(event.location)
             self.answer(pending.request, event.location)
             if store.is_discarded_at(status, pending.checkpoint_type):
-                self._emit(DiscardCheckpoint(checkpoint))
+                self._emit(messages.DiscardCheckpoint(checkpoint))
             else:
                 self._emit(pending.ended(event.location, metadata_bytes=event.metadata_bytes))
             return
@@ -131,18 +117,18 @@ class CheckpointGateway:
         self.answer_failure(pending.request, event.reason, event.text)
         if status is not JobStatus.SUSPENDED:
             states = tuple(pending.states.values())
-            self._emit(DiscardStates(event.checkpoint_id, states))
+            self._emit(messages.DiscardStates(event.checkpoint_id, states))
 
     def answer(self, request: CheckpointRequest, location: str) -> None:
         if request.request_id is not None:
-            self._emit(SavepointAnswered(request.request_id, location))
+            self._emit(messages.SavepointAnswered(request.request_id, location))
 
     def answer_failure(
-        self, request: CheckpointRequest, reason: CheckpointFailureReason, text: str
+        self, request: CheckpointRequest, reason: messages.CheckpointFailureReason, text: str
     ) -> None:
         if request.request_id is not None:
-            failure = FailureInfo("CheckpointFailed", f"{reason}: {text}")
-            self._emit(SavepointAnswered(request.request_id, None, failure))
+            failure = messages.FailureInfo("CheckpointFailed", f"{reason}: {text}")
+            self._emit(messages.SavepointAnswered(request.request_id, None, failure))
 
     def _reachable(self, pending: PendingCheckpoint) -> Iterator[tuple[ResourceId, AttemptId]]:
         """Return the checkpoint's tasks that still exist to hear of its end."""

@@ -22,23 +22,10 @@ from penstock.engine.machines.checkpoints.gateway import Emit
 from penstock.engine.machines.checkpoints.restore import RestorePlan
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.engine.model import messages
 from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.ids import VertexId
-from penstock.engine.model.messages.checkpoints import (
-    CheckpointAcknowledged,
-    CheckpointDeclined,
-    CheckpointEvent,
-    CheckpointNotStored,
-    CheckpointStored,
-    CoordinatorsSnapshotted,
-    DiscardCheckpoint,
-    FinalCheckpointAwaited,
-    RestoreCoordinators,
-    SavepointAnswered,
-    TriggerSavepoint,
-)
-from penstock.engine.model.messages.shared import FailureInfo
 from penstock.engine.model.states import JobStatus
 
 
@@ -96,38 +83,33 @@ class JobCheckpoints:
         assert self.coordinator is not None, "a job without checkpoints cannot hand over"
         self.coordinator.hand_over(now_ms, kept)
 
-    def check(self) -> None:
-        """Raises BrokenInvariant."""
-        if self.coordinator is not None:
-            self.coordinator.check()
-
     # ------------------------------------------------------------------ events
 
-    def take(self, event: CheckpointEvent) -> None:
+    def take(self, event: messages.CheckpointEvent) -> None:
         coordinator = self.coordinator
         if coordinator is None:
             self._refuse(event)
             return
         match event:
-            case CheckpointAcknowledged():
+            case messages.CheckpointAcknowledged():
                 coordinator.on_acknowledged(event.message)
-            case CheckpointDeclined():
+            case messages.CheckpointDeclined():
                 coordinator.on_declined(event.message)
-            case FinalCheckpointAwaited():
+            case messages.FinalCheckpointAwaited():
                 coordinator.on_awaited(event.attempt_id, event.now_ms)
-            case CoordinatorsSnapshotted():
+            case messages.CoordinatorsSnapshotted():
                 coordinator.on_coordinators_snapshotted(event)
-            case CheckpointStored():
+            case messages.CheckpointStored():
                 coordinator.on_stored(event)
-            case CheckpointNotStored():
+            case messages.CheckpointNotStored():
                 coordinator.on_not_stored(event)
-            case TriggerSavepoint():
+            case messages.TriggerSavepoint():
                 coordinator.on_savepoint_wanted(event)
             case _:
                 assert_never(event)
 
     def take_after_end(
-        self, event: CheckpointStored | CheckpointNotStored, status: JobStatus
+        self, event: messages.CheckpointStored | messages.CheckpointNotStored, status: JobStatus
     ) -> None:
         """A checkpoint was being written when the job ended with `status`."""
         if self.coordinator is not None:
@@ -155,7 +137,7 @@ class JobCheckpoints:
         else:
             self.coordinator.stop()
 
-    def settle(self, status: JobStatus, now_ms: int) -> FailureInfo | None:
+    def settle(self, status: JobStatus, now_ms: int) -> messages.FailureInfo | None:
         """Trigger or write what is possible now; called after each event. Returns: a failure of the job."""
         self.follow(status, now_ms)
         if self.coordinator is None:
@@ -180,7 +162,7 @@ class JobCheckpoints:
         if dropped is None:
             return False
         if not dropped.checkpoint_type.is_savepoint:
-            self._emit(DiscardCheckpoint(dropped))
+            self._emit(messages.DiscardCheckpoint(dropped))
         return True
 
     def restore_coordinators(self, kept: frozenset[VertexId] = frozenset()) -> None:
@@ -188,7 +170,7 @@ class JobCheckpoints:
         plan = self._latest_plan()
         if plan is not None:
             states = plan.coordinator_states
-            self._emit(RestoreCoordinators(plan.checkpoint.checkpoint_id, states, kept))
+            self._emit(messages.RestoreCoordinators(plan.checkpoint.checkpoint_id, states, kept))
 
     def _latest_plan(self) -> RestorePlan | None:
         latest = self.store.latest
@@ -201,14 +183,14 @@ class JobCheckpoints:
             )
         return self._plan
 
-    def _refuse(self, event: CheckpointEvent) -> None:
-        if isinstance(event, TriggerSavepoint):
+    def _refuse(self, event: messages.CheckpointEvent) -> None:
+        if isinstance(event, messages.TriggerSavepoint):
             text = (
                 "this job takes no checkpoints: it is a BATCH job, has blocking results, or has "
                 "no storage for checkpoints"
             )
-            failure = FailureInfo("CheckpointFailed", text)
-            self._emit(SavepointAnswered(event.request_id, None, failure))
+            failure = messages.FailureInfo("CheckpointFailed", text)
+            self._emit(messages.SavepointAnswered(event.request_id, None, failure))
 
 
 def can_be_snapshotted(job_graph: JobGraph) -> bool:

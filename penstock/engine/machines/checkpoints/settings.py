@@ -8,30 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final
 
 from penstock.engine.model.checkpoints import INLINE_BYTES
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.autoscaler import ElasticOptions
-from penstock.engine.model.options.checkpoints import CheckpointOptions, RecoveryOptions
-from penstock.engine.model.options.option import Option
-
-T = TypeVar("T")
+from penstock.engine.model.options.checkpoints import (
+    CLAIM,
+    EXACTLY_ONCE,
+    CheckpointOptions,
+    RecoveryOptions,
+    Retention,
+)
 
 _LEAST_INTERVAL_MS: Final = 10
-_CLAIM_MODES: Final = ("CLAIM", "NO_CLAIM")
-_MOST_INLINE_BYTES: Final = 1 << 20
-_EXACTLY_ONCE, _AT_LEAST_ONCE = "EXACTLY_ONCE", "AT_LEAST_ONCE"
-
-
-class Retention(StrEnum):
-    """What becomes of completed checkpoints when the job ends."""
-
-    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
-    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
-    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
 
 
 def _no_chance() -> float:
@@ -109,27 +100,13 @@ class CheckpointPlaces:
 
 
 def checkpoint_places_of(settings: Settings) -> CheckpointPlaces:
-    """Read the options. Raises: ConfigurationError: an unknown claim mode, or a threshold that is too large."""
-    option = settings.chosen(RecoveryOptions.CLAIM_MODE)
-    mode = settings.get(option).upper()
-    if mode not in _CLAIM_MODES:
-        raise ConfigurationError(
-            f"option '{option.key}' is '{mode}', but it takes {', '.join(_CLAIM_MODES)}. Change the setting."
-        )
-    threshold = settings.chosen(CheckpointOptions.DATA_INLINE_THRESHOLD)
-    inline_bytes = settings.get(threshold)
-    if inline_bytes > _MOST_INLINE_BYTES:
-        raise ConfigurationError(
-            f"option '{threshold.key}' is {inline_bytes:,} bytes, but it takes at most "
-            f"{_MOST_INLINE_BYTES:,}, because inline state passes through the driver. Change "
-            "the setting."
-        )
+    """Read the options."""
     return CheckpointPlaces(
         settings.get(CheckpointOptions.DIR),
         settings.get(CheckpointOptions.SAVEPOINT_DIR),
-        inline_bytes,
+        settings.get(CheckpointOptions.DATA_INLINE_THRESHOLD),
         settings.get(RecoveryOptions.PATH),
-        mode == "CLAIM",
+        settings.get(RecoveryOptions.CLAIM_MODE) == CLAIM,
         settings.get(CheckpointOptions.INCREMENTAL),
         settings.get(ElasticOptions.KEPT_STATE),
     )
@@ -141,17 +118,18 @@ def checkpoint_settings_of(
     """Read the options. Raises: ConfigurationError: a value is out of range, or two values exclude each other."""
     interval_ms = interval_ms_of(settings)
     min_pause_ms = settings.get(CheckpointOptions.MIN_PAUSE)
-    is_unaligned = settings.get(CheckpointOptions.UNALIGNED_ENABLED)
     read = CheckpointSettings(
         interval_ms=None if interval_ms is None else max(interval_ms, min_pause_ms),
         min_pause_ms=min_pause_ms,
-        timeout_ms=_at_least(settings, CheckpointOptions.TIMEOUT, 10),
-        max_concurrent=_at_least(settings, CheckpointOptions.MAX_CONCURRENT, 1),
-        tolerable_failures=_at_least(settings, CheckpointOptions.TOLERABLE_FAILURES, 0),
-        num_retained=_at_least(settings, CheckpointOptions.NUM_RETAINED, 1),
-        retention=_retention(settings),
-        is_exactly_once=_is_exactly_once(settings),
-        aligned_timeout_ms=_aligned_timeout(settings) if is_unaligned else None,
+        timeout_ms=settings.get(CheckpointOptions.TIMEOUT),
+        max_concurrent=settings.get(CheckpointOptions.MAX_CONCURRENT),
+        tolerable_failures=settings.get(CheckpointOptions.TOLERABLE_FAILURES),
+        num_retained=settings.get(CheckpointOptions.NUM_RETAINED),
+        retention=settings.get(CheckpointOptions.RETENTION),
+        is_exactly_once=settings.get(CheckpointOptions.MODE) == EXACTLY_ONCE,
+        aligned_timeout_ms=settings.get(CheckpointOptions.ALIGNED_CHECKPOINT_TIMEOUT)
+        if settings.get(CheckpointOptions.UNALIGNED_ENABLED)
+        else None,
         are_finished_tasks_allowed=settings.get(CheckpointOptions.AFTER_TASKS_FINISH),
         is_unclaimed_state_ignored=settings.get(RecoveryOptions.IGNORE_UNCLAIMED_STATE),
         allows_double=settings.get(RecoveryOptions.ALLOW_INT_TO_DOUBLE),
@@ -181,7 +159,7 @@ def _check_unaligned(settings: CheckpointSettings) -> None:
     if not settings.is_exactly_once:
         raise ConfigurationError(
             f"'{CheckpointOptions.UNALIGNED_ENABLED.key}' and '{CheckpointOptions.MODE.key}' "
-            f"{_AT_LEAST_ONCE} exclude each other, because nothing is aligned in that mode. "
+            "AT_LEAST_ONCE exclude each other, because nothing is aligned in that mode. "
             "Change one of them."
         )
     if settings.max_concurrent > 1:
@@ -189,38 +167,3 @@ def _check_unaligned(settings: CheckpointSettings) -> None:
             f"'{CheckpointOptions.UNALIGNED_ENABLED.key}' takes '{CheckpointOptions.MAX_CONCURRENT.key}' 1, got "
             f"{settings.max_concurrent}. Change one of them."
         )
-
-
-def _at_least(settings: Settings, wanted: Option[int], least: int) -> int:
-    option = settings.chosen(wanted)
-    value = settings.get(option)
-    if value < least:
-        raise ConfigurationError(
-            f"option '{option.key}' is {value}, but it takes at least {least}. Change the setting."
-        )
-    return value
-
-
-def _aligned_timeout(settings: Settings) -> int:
-    return settings.get(CheckpointOptions.ALIGNED_CHECKPOINT_TIMEOUT)
-
-
-def _retention(settings: Settings) -> Retention:
-    option = CheckpointOptions.RETENTION
-    name = settings.get(option)
-    if name not in set(Retention):
-        raise ConfigurationError(
-            f"option '{option.key}' is '{name}', but it takes {', '.join(Retention)}. Change the setting."
-        )
-    return Retention(name)
-
-
-def _is_exactly_once(settings: Settings) -> bool:
-    option = CheckpointOptions.MODE
-    name = settings.get(option)
-    if name not in {_EXACTLY_ONCE, _AT_LEAST_ONCE}:
-        raise ConfigurationError(
-            f"option '{option.key}' is '{name}', but it takes {_EXACTLY_ONCE} or {_AT_LEAST_ONCE}. "
-            "Change the setting."
-        )
-    return name == _EXACTLY_ONCE

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from itertools import product
 from typing import Final, TypeAlias
 
 from penstock.engine.model.errors import IllegalTransition
@@ -47,6 +48,11 @@ Square: TypeAlias = tuple[ExecutionState, Consequence]
 
 _S, _E, _C = ExecutionState, ExecutionEvent, Consequence
 
+_WAITING: Final = (_S.CREATED, _S.SCHEDULED)
+_STARTED: Final = (_S.DEPLOYING, _S.INITIALIZING, _S.RUNNING)
+_ENDED: Final = (_S.FINISHED, _S.CANCELED, _S.FAILED)
+_RUNS: Final = (_E.REPORT_INITIALIZING, _E.REPORT_RUNNING)
+
 # fmt: off
 TABLE: Final[Mapping[tuple[ExecutionState, ExecutionEvent], Square]] = {
     (_S.CREATED, _E.SCHEDULE):                 (_S.SCHEDULED, _C.NONE),
@@ -54,76 +60,36 @@ TABLE: Final[Mapping[tuple[ExecutionState, ExecutionEvent], Square]] = {
     (_S.DEPLOYING, _E.REPORT_INITIALIZING):    (_S.INITIALIZING, _C.NONE),
     (_S.INITIALIZING, _E.REPORT_RUNNING):      (_S.RUNNING, _C.NONE),
     # Unexpected reports change no state; the consequence handles them.
-    (_S.CREATED, _E.REPORT_INITIALIZING):      (_S.CREATED, _C.FAIL_TASK),
-    (_S.CREATED, _E.REPORT_RUNNING):           (_S.CREATED, _C.FAIL_TASK),
-    (_S.CREATED, _E.REPORT_FINISHED):          (_S.CREATED, _C.FAIL_TASK),
-    (_S.SCHEDULED, _E.REPORT_INITIALIZING):    (_S.SCHEDULED, _C.FAIL_TASK),
-    (_S.SCHEDULED, _E.REPORT_RUNNING):         (_S.SCHEDULED, _C.FAIL_TASK),
-    (_S.SCHEDULED, _E.REPORT_FINISHED):        (_S.SCHEDULED, _C.FAIL_TASK),
-    (_S.DEPLOYING, _E.REPORT_RUNNING):         (_S.DEPLOYING, _C.FAIL_TASK),
-    (_S.INITIALIZING, _E.REPORT_INITIALIZING): (_S.INITIALIZING, _C.FAIL_TASK),
-    (_S.RUNNING, _E.REPORT_INITIALIZING):      (_S.RUNNING, _C.FAIL_TASK),
-    (_S.RUNNING, _E.REPORT_RUNNING):           (_S.RUNNING, _C.FAIL_TASK),
-    (_S.CREATED, _E.REPORT_CANCELED):          (_S.CREATED, _C.FAIL_GLOBALLY),
-    (_S.SCHEDULED, _E.REPORT_CANCELED):        (_S.SCHEDULED, _C.FAIL_GLOBALLY),
-    (_S.FINISHED, _E.REPORT_CANCELED):         (_S.FINISHED, _C.FAIL_GLOBALLY),
+    **{square: (square[0], _C.FAIL_TASK) for square in (
+        *product(_WAITING, (*_RUNS, _E.REPORT_FINISHED)), *product((_S.RUNNING,), _RUNS),
+        (_S.DEPLOYING, _E.REPORT_RUNNING), (_S.INITIALIZING, _E.REPORT_INITIALIZING),
+    )},
+    **{(state, _E.REPORT_CANCELED): (state, _C.FAIL_GLOBALLY)
+       for state in (*_WAITING, _S.FINISHED)},
     # The task ends by itself.
-    (_S.DEPLOYING, _E.REPORT_FINISHED):        (_S.FINISHED, _C.NONE),
-    (_S.INITIALIZING, _E.REPORT_FINISHED):     (_S.FINISHED, _C.NONE),
-    (_S.RUNNING, _E.REPORT_FINISHED):          (_S.FINISHED, _C.NONE),
-    (_S.DEPLOYING, _E.REPORT_CANCELED):        (_S.CANCELED, _C.NONE),
-    (_S.INITIALIZING, _E.REPORT_CANCELED):     (_S.CANCELED, _C.NONE),
-    (_S.RUNNING, _E.REPORT_CANCELED):          (_S.CANCELED, _C.NONE),
-    (_S.CREATED, _E.FAIL):                     (_S.FAILED, _C.NONE),
-    (_S.SCHEDULED, _E.FAIL):                   (_S.FAILED, _C.NONE),
-    (_S.DEPLOYING, _E.FAIL):                   (_S.FAILED, _C.NONE),
-    (_S.INITIALIZING, _E.FAIL):                (_S.FAILED, _C.NONE),
-    (_S.RUNNING, _E.FAIL):                     (_S.FAILED, _C.NONE),
+    **{(state, _E.REPORT_FINISHED): (_S.FINISHED, _C.NONE) for state in _STARTED},
+    **{(state, _E.REPORT_CANCELED): (_S.CANCELED, _C.NONE) for state in _STARTED},
+    **{(state, _E.FAIL): (_S.FAILED, _C.NONE) for state in (*_WAITING, *_STARTED)},
     # The task ends as asked.
-    (_S.CREATED, _E.CANCEL):                   (_S.CANCELED, _C.NONE),
-    (_S.SCHEDULED, _E.CANCEL):                 (_S.CANCELED, _C.NONE),
-    (_S.DEPLOYING, _E.CANCEL):                 (_S.CANCELING, _C.SEND_CANCEL),
-    (_S.INITIALIZING, _E.CANCEL):              (_S.CANCELING, _C.SEND_CANCEL),
-    (_S.RUNNING, _E.CANCEL):                   (_S.CANCELING, _C.SEND_CANCEL),
-    (_S.CANCELING, _E.REPORT_FINISHED):        (_S.CANCELED, _C.NONE),
-    (_S.CANCELING, _E.REPORT_CANCELED):        (_S.CANCELED, _C.NONE),
-    (_S.CANCELING, _E.FAIL):                   (_S.CANCELED, _C.NONE),
-    (_S.CREATED, _E.SUSPEND):                  (_S.CANCELED, _C.NONE),
-    (_S.SCHEDULED, _E.SUSPEND):                (_S.CANCELED, _C.NONE),
-    (_S.DEPLOYING, _E.SUSPEND):                (_S.CANCELED, _C.NONE),
-    (_S.INITIALIZING, _E.SUSPEND):             (_S.CANCELED, _C.NONE),
-    (_S.RUNNING, _E.SUSPEND):                  (_S.CANCELED, _C.NONE),
-    (_S.CANCELING, _E.SUSPEND):                (_S.CANCELED, _C.NONE),
+    **{(state, _E.CANCEL): (_S.CANCELED, _C.NONE) for state in _WAITING},
+    **{(state, _E.CANCEL): (_S.CANCELING, _C.SEND_CANCEL) for state in _STARTED},
+    **{(_S.CANCELING, event): (_S.CANCELED, _C.NONE)
+       for event in (_E.REPORT_FINISHED, _E.REPORT_CANCELED, _E.FAIL)},
+    **{(state, _E.SUSPEND): (_S.CANCELED, _C.NONE)
+       for state in (*_WAITING, *_STARTED, _S.CANCELING)},
     (_S.FINISHED, _E.CANCEL):                  (_S.FINISHED, _C.RELEASE_PARTITIONS),
-    # Repeated events.
-    (_S.FINISHED, _E.RESET):                   (_S.CREATED, _C.NEW_ATTEMPT),
-    (_S.CANCELED, _E.RESET):                   (_S.CREATED, _C.NEW_ATTEMPT),
-    (_S.FAILED, _E.RESET):                     (_S.CREATED, _C.NEW_ATTEMPT),
+    # Another attempt.
+    **{(state, _E.RESET): (_S.CREATED, _C.NEW_ATTEMPT) for state in _ENDED},
 }
 STALE: Final = frozenset({  # Events that were right when sent, but are late when read.
-    (_S.CANCELING, _E.CANCEL), (_S.CANCELING, _E.REPORT_INITIALIZING),
-    (_S.CANCELING, _E.REPORT_RUNNING),
-    (_S.FINISHED, _E.SUSPEND), (_S.FINISHED, _E.REPORT_INITIALIZING),
-    (_S.FINISHED, _E.REPORT_RUNNING), (_S.FINISHED, _E.REPORT_FINISHED), (_S.FINISHED, _E.FAIL),
-    (_S.CANCELED, _E.CANCEL), (_S.CANCELED, _E.SUSPEND), (_S.CANCELED, _E.REPORT_INITIALIZING),
-    (_S.CANCELED, _E.REPORT_RUNNING), (_S.CANCELED, _E.REPORT_FINISHED),
-    (_S.CANCELED, _E.REPORT_CANCELED), (_S.CANCELED, _E.FAIL),
-    (_S.FAILED, _E.CANCEL), (_S.FAILED, _E.SUSPEND), (_S.FAILED, _E.REPORT_INITIALIZING),
-    (_S.FAILED, _E.REPORT_RUNNING), (_S.FAILED, _E.REPORT_FINISHED),
-    (_S.FAILED, _E.REPORT_CANCELED), (_S.FAILED, _E.FAIL),
+    *product((_S.CANCELING,), (*_RUNS, _E.CANCEL)),
+    *product(_ENDED, (*_RUNS, _E.REPORT_FINISHED, _E.FAIL, _E.SUSPEND)),
+    *product((_S.CANCELED, _S.FAILED), (_E.CANCEL, _E.REPORT_CANCELED)),
 })
 IMPOSSIBLE: Final = frozenset({  # Events that are never right. Nothing enters RECONCILING.
-    (_S.CREATED, _E.DEPLOY), (_S.CREATED, _E.RESET),
-    (_S.SCHEDULED, _E.SCHEDULE), (_S.SCHEDULED, _E.RESET),
-    (_S.DEPLOYING, _E.SCHEDULE), (_S.DEPLOYING, _E.DEPLOY), (_S.DEPLOYING, _E.RESET),
-    (_S.INITIALIZING, _E.SCHEDULE), (_S.INITIALIZING, _E.DEPLOY), (_S.INITIALIZING, _E.RESET),
-    (_S.RUNNING, _E.SCHEDULE), (_S.RUNNING, _E.DEPLOY), (_S.RUNNING, _E.RESET),
-    (_S.CANCELING, _E.SCHEDULE), (_S.CANCELING, _E.DEPLOY), (_S.CANCELING, _E.RESET),
-    (_S.FINISHED, _E.SCHEDULE), (_S.FINISHED, _E.DEPLOY),
-    (_S.CANCELED, _E.SCHEDULE), (_S.CANCELED, _E.DEPLOY),
-    (_S.FAILED, _E.SCHEDULE), (_S.FAILED, _E.DEPLOY),
+    *((state, event) for state in _S for event in (_E.SCHEDULE, _E.DEPLOY, _E.RESET)),
     *((_S.RECONCILING, event) for event in _E),
-})
+}) - TABLE.keys()
 # fmt: on
 
 

@@ -15,6 +15,7 @@ from operator import attrgetter
 
 from penstock.engine.machines.execution import execution as machine
 from penstock.engine.machines.execution.execution import Consequence, ExecutionEvent
+from penstock.engine.model import ids
 from penstock.engine.model.checkpoints import SubtaskState, TaskRestore
 from penstock.engine.model.deployment import Producers
 from penstock.engine.model.errors import GraphError
@@ -28,15 +29,6 @@ from penstock.engine.model.graph.job_graph import (
     sort_job_vertices,
 )
 from penstock.engine.model.graph.partitioning import DistributionPattern
-from penstock.engine.model.ids import (
-    AllocationId,
-    AttemptId,
-    DataSetId,
-    ExecutionVertexId,
-    PartitionId,
-    TaskManagerLocation,
-    VertexId,
-)
 from penstock.engine.model.messages import Committable, FailureInfo, TaskIo
 from penstock.engine.model.states import ExecutionState, aggregate_state
 
@@ -49,10 +41,10 @@ class Execution:
     `restore`: the state that it begins with. `final_state`: as in its report that it has FINISHED.
     """
 
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
     state: ExecutionState = ExecutionState.CREATED
-    location: TaskManagerLocation | None = None
-    allocation_id: AllocationId | None = None
+    location: ids.TaskManagerLocation | None = None
+    allocation_id: ids.AllocationId | None = None
     failure: FailureInfo | None = None
     committables: tuple[Committable, ...] = ()
     final_state: SubtaskState | None = None
@@ -97,7 +89,7 @@ class ConsumedPartitionGroup:
 class ResultPartition:
     """The output of one subtask for one data set. `is_available`: deployed, and not lost since then."""
 
-    partition_id: PartitionId
+    partition_id: ids.PartitionId
     producer: ExecutionVertex
     result_type: ResultPartitionType
     data_set: IntermediateDataSet
@@ -144,15 +136,15 @@ class ResultPartition:
 class ExecutionVertex:
     """One subtask. `index`: its place in the topological order of all subtasks. `execution`: the current attempt."""
 
-    vertex_id: ExecutionVertexId
+    vertex_id: ids.ExecutionVertexId
     job_vertex: ExecutionJobVertex
     index: int
     execution: Execution
     history: deque[Execution]
     consumed_groups: list[ConsumedPartitionGroup] = field(default_factory=list)
     partitions: list[ResultPartition] = field(default_factory=list)
-    last_location: TaskManagerLocation | None = None
-    last_allocation_id: AllocationId | None = None
+    last_location: ids.TaskManagerLocation | None = None
+    last_allocation_id: ids.AllocationId | None = None
     version: int = 0
 
     def __str__(self) -> str:
@@ -174,7 +166,7 @@ class ExecutionVertex:
         self.history.append(old)
         self.last_location = old.location or self.last_location
         self.last_allocation_id = old.allocation_id or self.last_allocation_id
-        self.execution = Execution(AttemptId(self.vertex_id, old.attempt_id.attempt + 1))
+        self.execution = Execution(ids.AttemptId(self.vertex_id, old.attempt_id.attempt + 1))
         if was_finished:
             self.job_vertex.finished -= 1
         for partition in self.partitions:
@@ -226,11 +218,11 @@ class ExecutionGraph:
         self._first_attempt = first_attempt
         self.job_vertices: list[ExecutionJobVertex] = []
         self.vertices: list[ExecutionVertex] = []
-        self.partitions: dict[PartitionId, ResultPartition] = {}
+        self.partitions: dict[ids.PartitionId, ResultPartition] = {}
         self.consumed_groups: list[ConsumedPartitionGroup] = []
-        self._by_id: dict[ExecutionVertexId, ExecutionVertex] = {}
+        self._by_id: dict[ids.ExecutionVertexId, ExecutionVertex] = {}
         self._history_size = history_size
-        self._produced: dict[DataSetId, list[ResultPartition]] = {}
+        self._produced: dict[ids.DataSetId, list[ResultPartition]] = {}
         self.attach()
 
     def attach(self) -> list[ExecutionVertex]:
@@ -264,7 +256,7 @@ class ExecutionGraph:
         is_known = model.parallelism != UNDECIDED
         return is_known and all(edge.data_set_id in self._produced for edge in model.inputs)
 
-    def _check_unchanged(self, model: JobVertex, known: set[VertexId]) -> None:
+    def _check_unchanged(self, model: JobVertex, known: set[ids.VertexId]) -> None:
         new = [edge.source for edge in model.inputs if edge.source not in known]
         if new:
             raise GraphError(
@@ -272,10 +264,10 @@ class ExecutionGraph:
                 "was added later."
             )
 
-    def vertex(self, vertex_id: ExecutionVertexId) -> ExecutionVertex:
+    def vertex(self, vertex_id: ids.ExecutionVertexId) -> ExecutionVertex:
         return self._by_id[vertex_id]
 
-    def current(self, attempt_id: AttemptId) -> ExecutionVertex | None:
+    def current(self, attempt_id: ids.AttemptId) -> ExecutionVertex | None:
         """Return the vertex whose current attempt this is; None: a past or an unknown attempt."""
         vertex = self._by_id.get(attempt_id.execution_vertex_id)
         is_current = vertex is not None and vertex.execution.attempt_id == attempt_id
@@ -284,10 +276,6 @@ class ExecutionGraph:
     @property
     def is_finished(self) -> bool:
         return all(job_vertex.is_finished for job_vertex in self.job_vertices)
-
-    @property
-    def are_all_terminal(self) -> bool:
-        return all(vertex.state.is_terminal for vertex in self.vertices)
 
     def mark_finished(self, vertex: ExecutionVertex) -> None:
         """Update the counters for a vertex that has just become FINISHED."""
@@ -302,12 +290,12 @@ class ExecutionGraph:
                 f"vertex '{model.name}' has parallelism {model.parallelism}; it must be at least 1."
             )
         for subtask in range(model.parallelism):
-            vertex_id = ExecutionVertexId(model.vertex_id, subtask)
+            vertex_id = ids.ExecutionVertexId(model.vertex_id, subtask)
             vertex = ExecutionVertex(
                 vertex_id=vertex_id,
                 job_vertex=job_vertex,
                 index=len(self.vertices),
-                execution=Execution(AttemptId(vertex_id, self._first_attempt)),
+                execution=Execution(ids.AttemptId(vertex_id, self._first_attempt)),
                 history=deque(maxlen=history_size),
             )
             job_vertex.vertices.append(vertex)
@@ -315,12 +303,12 @@ class ExecutionGraph:
             self._by_id[vertex_id] = vertex
 
     def _add_partitions(
-        self, job_vertex: ExecutionJobVertex, produced: dict[DataSetId, list[ResultPartition]]
+        self, job_vertex: ExecutionJobVertex, produced: dict[ids.DataSetId, list[ResultPartition]]
     ) -> None:
         for data_set in job_vertex.job_vertex.outputs:
             made = [
                 ResultPartition(
-                    PartitionId(data_set.data_set_id, vertex.subtask),
+                    ids.PartitionId(data_set.data_set_id, vertex.subtask),
                     vertex,
                     data_set.result_type,
                     data_set,

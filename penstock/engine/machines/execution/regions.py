@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from penstock.engine.machines.execution.execution_graph import (
     ConsumedPartitionGroup,
@@ -228,34 +228,14 @@ def _pop_until(node: Node, stack: list[Node], on_stack: set[Node]) -> list[Node]
     return component
 
 
-class PartitionRelease(Protocol):
-    """Which results can be released before the job ends: those that no unfinished vertex reads.
+class ReleaseByRegion:
+    """Which results can be released before the job ends: a group of partitions when all regions that read it have
+    finished, and a partition with its last group.
 
     Knows no TaskManager: it names partitions. Source: Flink RegionPartitionGroupReleaseStrategy,
     ConsumedPartitionGroup releasability (docs/spec/execution-graph.md#release-of-results). If a region
     starts again, its release is revoked. Results that are gone by then are made again, because the
     failover strategy finds them missing.
-
-    Is told of each vertex that finishes, and of each finished one that starts again.
-    """
-
-    def on_finished(self, vertex: ExecutionVertex) -> Iterable[ResultPartition]: ...
-    def on_unfinished(self, vertex: ExecutionVertex) -> None: ...
-
-
-class ReleaseAtEnd:
-    """Releases nothing before the job ends."""
-
-    def on_finished(self, vertex: ExecutionVertex) -> Iterable[ResultPartition]:
-        return ()
-
-    def on_unfinished(self, vertex: ExecutionVertex) -> None:
-        """Does nothing: nothing was released."""
-
-
-class ReleaseByRegion:
-    """Releases a group of partitions when all regions that read it have finished, and a partition
-    with its last group.
     """
 
     def __init__(self, graph: ExecutionGraph, regions: Regions) -> None:

@@ -23,18 +23,9 @@ from penstock.engine.machines.generations.desired_resources import (
     refusal_of_sizes,
     running_on,
 )
-from penstock.engine.machines.job.handed_over import (
-    GiveUpKept,
-    HandOver,
-    HandoverFailureNoted,
-    HoldSlots,
-    LeaveFreeSlots,
-    LeaveRestarts,
-    TakeOver,
-    WaitForSlots,
-)
+from penstock.engine.machines.job.handover_changes import GenerationChange, HandoverChanges
 from penstock.engine.machines.job.job_master import JobMaster
-from penstock.engine.machines.job_state.job_settings import FailoverMode, JobSettings
+from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.rescaling.requirements import changed_vertices, default_requirements
 from penstock.engine.machines.rescaling.rescale_history import RescaleHistory
 from penstock.engine.machines.rescaling.transition_manager import (
@@ -42,6 +33,7 @@ from penstock.engine.machines.rescaling.transition_manager import (
     Prospect,
     TransitionManager,
 )
+from penstock.engine.model import messages
 from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.elastic import (
     JobResourceRequirements,
@@ -54,20 +46,7 @@ from penstock.engine.model.errors import ConfigurationError, GraphError
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.graph.rescaling import parallelism_of, rescaled
 from penstock.engine.model.ids import JobId, ResourceId, VertexId
-from penstock.engine.model.messages import (
-    FailJob,
-    FailureInfo,
-    JobEffect,
-    JobEvent,
-    NotEnoughResources,
-    RescaleJob,
-    RescalesChanged,
-    SetTimer,
-    StartScheduling,
-    TaskManagerGone,
-    TaskManagersLeaving,
-    TimerFired,
-)
+from penstock.engine.model.options.scheduling import FailoverMode
 from penstock.engine.model.states import JobStatus
 
 WAIT_TIMER: Final = "adaptive-wait"
@@ -144,18 +123,18 @@ class AdaptiveMaster:
 
     # ------------------------------------------------------------------ step
 
-    def step(self, event: JobEvent) -> list[JobEffect]:
+    def step(self, event: messages.JobEvent) -> list[messages.JobEffect]:
         """Take one event; returns the effects to carry out, in order."""
         self._now_ms = getattr(event, "now_ms", self._now_ms)
-        if isinstance(event, TaskManagersLeaving):
+        if isinstance(event, messages.TaskManagersLeaving):
             self.leaving.update(event.resource_ids)
-        elif isinstance(event, TaskManagerGone):
+        elif isinstance(event, messages.TaskManagerGone):
             self.leaving.discard(event.resource_id)
-        elif isinstance(event, NotEnoughResources) and event.is_final:
+        elif isinstance(event, messages.NotEnoughResources) and event.is_final:
             self._is_more_coming = False
-        if isinstance(event, RescaleJob):
+        if isinstance(event, messages.RescaleJob):
             effects = self._on_rescale(event)
-        elif isinstance(event, StartScheduling) and self.desired is not None:
+        elif isinstance(event, messages.StartScheduling) and self.desired is not None:
             effects = self._fire(Trigger.START)
         else:
             effects = self.generation.step(event)
@@ -169,27 +148,27 @@ class AdaptiveMaster:
             self.timeline.end_with(self.generation.status, self._now_ms)
         rescales = None if self.desired is None else self.timeline.take_news()
         if rescales is not None:
-            effects.append(RescalesChanged(rescales))
+            effects.append(messages.RescalesChanged(rescales))
         return effects
 
-    def _triggers(self, event: JobEvent) -> Iterator[Trigger]:
+    def _triggers(self, event: messages.JobEvent) -> Iterator[Trigger]:
         """Yield what the event means, each time after the effects of the former one."""
-        if isinstance(event, TaskManagersLeaving):
+        if isinstance(event, messages.TaskManagersLeaving):
             yield Trigger.TASKMANAGERS_LEAVE
         if self.generation.handover_view.handover.has_failed:
             yield Trigger.HANDOVER_FAILED
         if self.generation.handover_view.is_over:
             yield Trigger.GENERATION_ENDED
-        if self._usable != self._held or isinstance(event, NotEnoughResources):
+        if self._usable != self._held or isinstance(event, messages.NotEnoughResources):
             yield Trigger.RESOURCES_CHANGED
-        if isinstance(event, TimerFired) and event.timer == TRANSITION_TIMER:
+        if isinstance(event, messages.TimerFired) and event.timer == TRANSITION_TIMER:
             yield Trigger.TIMER_FIRED
-        if isinstance(event, TimerFired) and event.timer == WAIT_TIMER:
+        if isinstance(event, messages.TimerFired) and event.timer == WAIT_TIMER:
             yield Trigger.WAIT_TIMED_OUT
         if self._is_due:
             yield Trigger.TRANSITION_DUE
 
-    def _fire(self, trigger: Trigger) -> list[JobEffect]:
+    def _fire(self, trigger: Trigger) -> list[messages.JobEffect]:
         action = self.TABLE.get((self.state, trigger))
         return [] if action is None else action(self)
 
@@ -198,7 +177,7 @@ class AdaptiveMaster:
         """Why the job does not move from TaskManagers that leave; None: it does if there is room."""
         return None if self.desired is not None else why_it_stays(self.generation)
 
-    def _on_rescale(self, event: RescaleJob) -> list[JobEffect]:
+    def _on_rescale(self, event: messages.RescaleJob) -> list[messages.JobEffect]:
         """Take new requirements, in any state; the first ones make the job elastic."""
         if self.generation.status.is_terminal:
             return []
@@ -208,11 +187,13 @@ class AdaptiveMaster:
             return []
         self.desired = DesiredResources(self.submitted, bounds)
         self._is_more_coming = True
-        effects: list[JobEffect] = []
+        effects: list[messages.JobEffect] = []
         if not was_elastic:
             self.settings = replace(self.settings, failover=FailoverMode.FULL)
-            effects += self.generation.step(LeaveRestarts())
-        effects += self.generation.step(HoldSlots(self.desired.desired_slots))
+            effects += self.generation.step(GenerationChange(HandoverChanges.leave_restarts))
+        effects += self.generation.step(
+            GenerationChange(HandoverChanges.hold_slots, self.desired.desired_slots)
+        )
         self._begin_rescale(RescaleCause.UPDATE_REQUIREMENT, State.EXECUTING)
         if not was_elastic and self.generation.status is not JobStatus.CREATED:
             self._execute()
@@ -245,7 +226,9 @@ class AdaptiveMaster:
             self._is_more_coming,
         )
 
-    def _ask_manager(self, call: Callable[[TransitionManager, int], bool]) -> list[JobEffect]:
+    def _ask_manager(
+        self, call: Callable[[TransitionManager, int], bool]
+    ) -> list[messages.JobEffect]:
         """Let the transition manager decide. Its trigger follows each change at once, because the checkpoint is taken when the
         transition is due, so every moment is as good as any other.
         """
@@ -259,31 +242,31 @@ class AdaptiveMaster:
             self._is_due = True
         return []
 
-    def _on_resources(self) -> list[JobEffect]:
+    def _on_resources(self) -> list[messages.JobEffect]:
         self._held = self._usable
         if self._prospect().is_sufficient and not self.timeline.is_open:
             self._begin_rescale(RescaleCause.NEW_RESOURCE_AVAILABLE, State.EXECUTING)
         return self._ask_manager(lambda manager, now: manager.on_change(now, self._prospect()))
 
-    def _on_timer(self) -> list[JobEffect]:
+    def _on_timer(self) -> list[messages.JobEffect]:
         self._timer_ms = None
         return self._ask_manager(lambda manager, now: manager.on_timer(now, self._prospect()))
 
-    def _on_wait_timeout(self) -> list[JobEffect]:
+    def _on_wait_timeout(self) -> list[messages.JobEffect]:
         self._is_due = True
         return []
 
-    def _leave_soon(self) -> list[JobEffect]:
+    def _leave_soon(self) -> list[messages.JobEffect]:
         """Do not wait: the TaskManagers may be gone at any time."""
         self._is_due = self._is_due or self._prospect().is_sufficient
         return []
 
-    def _timers(self) -> list[JobEffect]:
+    def _timers(self) -> list[messages.JobEffect]:
         wakes_at_ms = None if self._manager is None else self._manager.wakes_at_ms
         if wakes_at_ms is None or wakes_at_ms == self._timer_ms:
             return []
         self._timer_ms = wakes_at_ms
-        return [SetTimer(TRANSITION_TIMER, max(self._now_ms, wakes_at_ms))]
+        return [messages.SetTimer(TRANSITION_TIMER, max(self._now_ms, wakes_at_ms))]
 
     def _enter(self, state: State, manager: TransitionManager) -> None:
         self.state, self._manager, self._is_due = state, manager, False
@@ -296,35 +279,40 @@ class AdaptiveMaster:
 
     # ------------------------------------------------------------------ what
 
-    def _wait(self) -> list[JobEffect]:
+    def _wait(self) -> list[messages.JobEffect]:
         """Run nothing until there are enough slots, or the time is over."""
         is_first = self.generation.status is JobStatus.CREATED
         cause = RescaleCause.INITIAL_SCHEDULE if is_first else RescaleCause.RECOVERABLE_FAILOVER
         self._begin_rescale(cause, State.WAITING_FOR_RESOURCES)
-        wait = WaitForSlots(self._elastic.desired_slots, frozenset(self.leaving))
-        effects = self.generation.step(wait)
+        effects = self.generation.step(
+            GenerationChange(
+                HandoverChanges.wait_for_slots, self._elastic.desired_slots, self.leaving
+            )
+        )
         elastic = self.settings.elastic
         if elastic.wait_timeout_ms is not None:
-            effects.append(SetTimer(WAIT_TIMER, self._now_ms + elastic.wait_timeout_ms))
+            effects.append(messages.SetTimer(WAIT_TIMER, self._now_ms + elastic.wait_timeout_ms))
         manager = TransitionManager(elastic.submission, self._now_ms)
         self._enter(State.WAITING_FOR_RESOURCES, manager)
         return effects
 
-    def _give_back(self) -> list[JobEffect]:
+    def _give_back(self) -> list[messages.JobEffect]:
         """Give back what is free on TaskManagers that leave: it counts for nothing, and other slots may come instead."""
-        return self.generation.step(LeaveFreeSlots(frozenset(self.leaving)))
+        return self.generation.step(
+            GenerationChange(HandoverChanges.leave_free_slots, self.leaving)
+        )
 
-    def _begin_with_what_there_is(self) -> list[JobEffect]:
+    def _begin_with_what_there_is(self) -> list[messages.JobEffect]:
         if not self.generation.handover_view.may_begin:
             return []
         held = self._usable
         found = self._elastic.parallelism(held)
         if found is None:
             failure = no_slots(self.generation.job_graph.name, self._elastic, held)
-            return self.generation.step(FailJob(failure, self._now_ms))
+            return self.generation.step(messages.FailJob(failure, self._now_ms))
         return self._begin(found)
 
-    def _hand_over(self) -> list[JobEffect]:
+    def _hand_over(self) -> list[messages.JobEffect]:
         if self.generation.status is not JobStatus.RUNNING:
             return []
         if not self._prospect().is_sufficient:
@@ -340,16 +328,16 @@ class AdaptiveMaster:
         self.state, self._manager = State.RESTARTING, None
         self.timeline.history.enter(self.state, self._now_ms)
         kept = running_on(self.generation, self._elastic, self.leaving)
-        return self.generation.step(HandOver(kept))
+        return self.generation.step(GenerationChange(HandoverChanges.hand_over, kept))
 
-    def _after_failed_handover(self) -> list[JobEffect]:
+    def _after_failed_handover(self) -> list[messages.JobEffect]:
         cause = self.generation.handover_view.handover.cause
-        effects = self.generation.step(HandoverFailureNoted())
+        effects = self.generation.step(GenerationChange(HandoverChanges.note_handover_failure))
         self.timeline.history.end(RescaleEnd.EXCEPTION_OCCURRED, self._now_ms, cause)
         self._execute()
         return effects
 
-    def _after_generation(self) -> list[JobEffect]:
+    def _after_generation(self) -> list[messages.JobEffect]:
         """Begin with the slots for which the handover was made, unless some are gone.
 
         If these do not suffice together with what runs on, that ends too.
@@ -359,7 +347,7 @@ class AdaptiveMaster:
             if found is not None:
                 return self._begin(found)
             if self.generation.handover_view.kept:
-                return self.generation.step(GiveUpKept())
+                return self.generation.step(GenerationChange(HandoverChanges.give_up_kept))
         return self._wait()
 
     def _begin_rescale(self, cause: RescaleCause, state: State) -> None:
@@ -368,7 +356,7 @@ class AdaptiveMaster:
         self.timeline.begin(cause, self._elastic, before, self._now_ms)
         self.timeline.history.enter(state, self._now_ms)
 
-    def _begin(self, parallelism: Mapping[VertexId, int]) -> list[JobEffect]:
+    def _begin(self, parallelism: Mapping[VertexId, int]) -> list[messages.JobEffect]:
         """Begin the next generation. If it cannot begin with its checkpoint, the job ends."""
         former = self.generation
         effects = self._succeed(rescaled(self.submitted, parallelism))
@@ -377,7 +365,7 @@ class AdaptiveMaster:
             self._execute()
         return effects
 
-    def _succeed(self, job_graph: JobGraph) -> list[JobEffect]:
+    def _succeed(self, job_graph: JobGraph) -> list[messages.JobEffect]:
         former, left = self.generation, self.generation.handover_view.handed_over()
         try:
             self.generation = JobMaster(
@@ -388,21 +376,23 @@ class AdaptiveMaster:
                 leaves_restarts=self.desired is not None,
             )
         except (ConfigurationError, GraphError) as error:
-            failure = FailureInfo(type(error).__name__, str(error), is_recoverable=False)
-            return former.step(FailJob(failure, self._now_ms))
-        return self.generation.step(TakeOver(left, frozenset(self.leaving)))
+            failure = messages.FailureInfo(type(error).__name__, str(error), is_recoverable=False)
+            return former.step(messages.FailJob(failure, self._now_ms))
+        return self.generation.step(GenerationChange(HandoverChanges.take_over, left, self.leaving))
 
-    def _depart(self) -> list[JobEffect]:
+    def _depart(self) -> list[messages.JobEffect]:
         """Move a job of a fixed size from TaskManagers that leave."""
         handover_view = self.generation.handover_view
-        effects: list[JobEffect] = []
+        effects: list[messages.JobEffect] = []
         if not (self.leaving or handover_view.slots_wanted or handover_view.is_over):
             return effects
         if handover_view.is_over:
             effects += self._succeed(self.generation.job_graph)
         return effects + self._decommission.settle(self.generation, self.leaving, self._now_ms)
 
-    TABLE: ClassVar[Mapping[tuple[State, Trigger], Callable[[AdaptiveMaster], list[JobEffect]]]] = {
+    TABLE: ClassVar[
+        Mapping[tuple[State, Trigger], Callable[[AdaptiveMaster], list[messages.JobEffect]]]
+    ] = {
         (State.CREATED, Trigger.START): _wait,
         (State.WAITING_FOR_RESOURCES, Trigger.TASKMANAGERS_LEAVE): _give_back,
         (State.WAITING_FOR_RESOURCES, Trigger.RESOURCES_CHANGED): _on_resources,
@@ -508,26 +498,28 @@ class Decommission:
 
     def settle(
         self, generation: JobMaster, leaving: Collection[ResourceId], now_ms: int
-    ) -> list[JobEffect]:
+    ) -> list[messages.JobEffect]:
         """Ask for the slots that are missing, or hand over if they are there. After a failed checkpoint it is tried again later."""
         handover_view = generation.handover_view
         if generation.status.is_terminal or why_it_stays(generation) is not None:
             return []
         if handover_view.handover.keeps_others_waiting:
             return []
-        effects: list[JobEffect] = []
+        effects: list[messages.JobEffect] = []
         if handover_view.handover.has_failed:
-            effects += generation.step(HandoverFailureNoted())
+            effects += generation.step(GenerationChange(HandoverChanges.note_handover_failure))
             self._not_before_ms = now_ms + _RETRY_MS
-            effects.append(SetTimer(DECOMMISSION_TIMER, self._not_before_ms))
+            effects.append(messages.SetTimer(DECOMMISSION_TIMER, self._not_before_ms))
         used, there = handover_view.slots_used(), handover_view.slots_used(leaving)
         is_running = generation.status is JobStatus.RUNNING
         wanted = used + there if there and is_running else 0
         if wanted != handover_view.slots_wanted:
-            effects += generation.step(HoldSlots(wanted, frozenset(leaving)))
+            effects += generation.step(
+                GenerationChange(HandoverChanges.hold_slots, wanted, leaving)
+            )
         has_room = handover_view.slots_outside(leaving) >= used
         if there and has_room and handover_view.can_hand_over and now_ms >= self._not_before_ms:
-            effects += generation.step(HandOver())
+            effects += generation.step(GenerationChange(HandoverChanges.hand_over))
         return effects
 
 

@@ -1,29 +1,19 @@
 """The changes of one generation of a job: how it begins, and how it gives way to the next one.
 
-`GenerationHandover` reports its progress. Who decides: `engine/machines/generations`.
+Who decides: `engine/machines/generations`.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias, assert_never
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Concatenate, ParamSpec
 
 from penstock.engine.machines.checkpoints.coordinator import CheckpointCoordinator
 from penstock.engine.machines.checkpoints.coordinator_state import Handover
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph
 from penstock.engine.machines.job.failure_handler import FailureHandler
-from penstock.engine.machines.job.handed_over import (
-    GiveUpKept,
-    HandedOver,
-    HandOver,
-    HandoverFailureNoted,
-    HoldSlots,
-    LeaveFreeSlots,
-    LeaveRestarts,
-    TakeOver,
-    WaitForSlots,
-)
+from penstock.engine.machines.job.handed_over import HandedOver
 from penstock.engine.machines.job.job_state import JobState, JobTransitions
 from penstock.engine.machines.job_state.job_status import JobStatusEvent
 from penstock.engine.machines.rescaling.slot_allocator import (
@@ -46,7 +36,118 @@ from penstock.engine.model.states import ExecutionState, JobStatus
 _MAY_BE_IN_A_CHECKPOINT = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
 
 
-class GenerationHandover:
+def _has_savepoint(coordinator: CheckpointCoordinator) -> bool:
+    """Whether a user waits for a savepoint. It comes before a handover."""
+    return any(one.checkpoint_type.is_savepoint for one in coordinator.asked_for)
+
+
+# ---------------------------------------------------------------------- state locality
+# Which slot each slot sharing group of a new generation gets, so that much of its keyed state is
+# on its TaskManager already.
+#
+# Source: Flink StateLocalitySlotAssigner, AdaptiveScheduler
+# (docs/spec/elasticity.md#slot-assignment). Differs: the groups are those of the job's slot
+# sharing, which need not have subtasks of one index.
+
+
+def slots_by_state(
+    groups: Sequence[SharingGroup],
+    free: Sequence[SlotPlace],
+    former: ExecutionGraph,
+    latest: CompletedCheckpoint | None,
+) -> dict[SharingGroup, AllocationId]:
+    """Return a slot for each group; none if the slots are too few. `latest`: the checkpoint with which the generation
+    begins.
+    """
+    if len(free) < len(groups):
+        return {}
+    wanted = [
+        ExecutionGroup(
+            group.slot_sharing_group,
+            group.index,
+            tuple(vertex.vertex_id for vertex in group.vertices),
+        )
+        for group in groups
+    ]
+    by_index = {group.index: group for group in groups}
+    found = by_state(wanted, free, former_assignment(former, latest))
+    return {by_index[group.index]: slot for slot, group in found.items()}
+
+
+def former_assignment(
+    former: ExecutionGraph, latest: CompletedCheckpoint | None
+) -> FormerAssignment:
+    """Return where the former generation had its state. `latest` None: nothing is known of its bytes."""
+    places = {}
+    for vertex in former.vertices:
+        location = vertex.execution.location or vertex.last_location
+        allocation_id = vertex.execution.allocation_id or vertex.last_allocation_id
+        if location is not None and allocation_id is not None:
+            places[vertex.vertex_id] = FormerPlace(allocation_id, location.host)
+    vertices = former.job_graph.vertices
+    bytes_of = {} if latest is None else _keyed_bytes(latest)
+    return FormerAssignment(
+        places,
+        parallelism_of(former.job_graph),
+        {name: vertex.max_parallelism for name, vertex in vertices.items()},
+        {name: _held(vertex, bytes_of) for name, vertex in vertices.items()},
+    )
+
+
+def _held(vertex: JobVertex, bytes_of: Mapping[str, int]) -> int:
+    return sum(bytes_of.get(operator.uid, 0) for operator in vertex.operators)
+
+
+def _keyed_bytes(checkpoint: CompletedCheckpoint) -> dict[str, int]:
+    """The bytes of keyed state by the uid of the operator."""
+    found: dict[str, int] = {}
+    for operator in checkpoint.operators:
+        states = [state for state in operator.subtasks if state is not None]
+        handles = [one.handle for state in states for one in state.keyed]
+        files = [file for state in states for one in state.databases for _, file in one.files]
+        found[operator.uid] = sum(handle.size for handle in (*handles, *files))
+    return found
+
+
+# ---------------------------------------------------------------------- handover changes
+
+
+def seat_beside(
+    graph: ExecutionGraph,
+    shared_slots: SharedSlots,
+    left: HandedOver,
+    leaving: Collection[ResourceId],
+) -> None:
+    """Give those that run on the seats that they have. Each group of new subtasks shares one of these slots, so that no
+    more slots are used than needed, but not on a TaskManager that is `leaving`. What is left over asks for slots of its
+    own.
+
+    A group goes to the slot where one of its subtasks was before, if it can.
+    """
+    groups = list(shared_slots.groups)
+    vertices = graph.vertices
+    kept = {one.vertex_id: one for one in vertices if one.vertex_id.vertex_id in left.kept}
+    seats = shared_slots.adopt(left.seats, kept)
+    room: defaultdict[str, dict[AllocationId, SharedSlot]] = defaultdict(dict)
+    for seat in seats:
+        if seat.slot is not None and seat.slot.resource_id not in leaving:
+            room[seat.group.slot_sharing_group][seat.slot.allocation_id] = seat
+    waiting: list[SharingGroup] = []
+    for group in groups:
+        former = [one.last_allocation_id for one in group.vertices]
+        there = room[group.slot_sharing_group]
+        place = next((one for one in former if one is not None and one in there), None)
+        if place is None:
+            waiting.append(group)
+        else:
+            shared_slots.join(group, there.pop(place))
+    for group in waiting:
+        there = room[group.slot_sharing_group]
+        if there:
+            shared_slots.join(group, there.pop(next(iter(there))))
+
+
+class HandoverChanges:
     """How far a generation of a job is on its way to the next one, and what that one goes on with.
 
     The next generation begins in one of two cases. Either this one hands over: a checkpoint behind which all tasks stop
@@ -54,12 +155,20 @@ class GenerationHandover:
     it fails, and the next one begins with the last completed checkpoint, as any restart does. Who decides:
     `engine/machines/generations`. Source: Flink AdaptiveScheduler, which knows the second way only.
 
-    Of one generation; read only. `succession_events` change it.
+    Of one generation. Part of JobMaster, whose `step` alone makes changes, for a `GenerationChange`.
     """
 
-    def __init__(self, state: JobState, failures: FailureHandler) -> None:
+    def __init__(
+        self,
+        state: JobState,
+        transitions: JobTransitions,
+        failures: FailureHandler,
+        scheduling: SchedulingStrategy,
+    ) -> None:
         self._state = state
+        self._transitions = transitions
         self._failures = failures
+        self._scheduling = scheduling
 
     @property
     def handover(self) -> Handover:
@@ -178,143 +287,7 @@ class GenerationHandover:
             if any(one.vertex_id.vertex_id in vertices for one in seat.members.values())
         ]
 
-
-def _has_savepoint(coordinator: CheckpointCoordinator) -> bool:
-    """Whether a user waits for a savepoint. It comes before a handover."""
-    return any(one.checkpoint_type.is_savepoint for one in coordinator.asked_for)
-
-
-# ---------------------------------------------------------------------- state locality
-# Which slot each slot sharing group of a new generation gets, so that much of its keyed state is
-# on its TaskManager already.
-#
-# Source: Flink StateLocalitySlotAssigner, AdaptiveScheduler
-# (docs/spec/elasticity.md#slot-assignment). Differs: the groups are those of the job's slot
-# sharing, which need not have subtasks of one index.
-
-
-def slots_by_state(
-    groups: Sequence[SharingGroup],
-    free: Sequence[SlotPlace],
-    former: ExecutionGraph,
-    latest: CompletedCheckpoint | None,
-) -> dict[SharingGroup, AllocationId]:
-    """Return a slot for each group; none if the slots are too few. `latest`: the checkpoint with which the generation
-    begins.
-    """
-    if len(free) < len(groups):
-        return {}
-    wanted = [
-        ExecutionGroup(
-            group.slot_sharing_group,
-            group.index,
-            tuple(vertex.vertex_id for vertex in group.vertices),
-        )
-        for group in groups
-    ]
-    by_index = {group.index: group for group in groups}
-    found = by_state(wanted, free, former_assignment(former, latest))
-    return {by_index[group.index]: slot for slot, group in found.items()}
-
-
-def former_assignment(
-    former: ExecutionGraph, latest: CompletedCheckpoint | None
-) -> FormerAssignment:
-    """Return where the former generation had its state. `latest` None: nothing is known of its bytes."""
-    places = {}
-    for vertex in former.vertices:
-        location = vertex.execution.location or vertex.last_location
-        allocation_id = vertex.execution.allocation_id or vertex.last_allocation_id
-        if location is not None and allocation_id is not None:
-            places[vertex.vertex_id] = FormerPlace(allocation_id, location.host)
-    vertices = former.job_graph.vertices
-    bytes_of = {} if latest is None else _keyed_bytes(latest)
-    return FormerAssignment(
-        places,
-        parallelism_of(former.job_graph),
-        {name: vertex.max_parallelism for name, vertex in vertices.items()},
-        {name: _held(vertex, bytes_of) for name, vertex in vertices.items()},
-    )
-
-
-def _held(vertex: JobVertex, bytes_of: Mapping[str, int]) -> int:
-    return sum(bytes_of.get(operator.uid, 0) for operator in vertex.operators)
-
-
-def _keyed_bytes(checkpoint: CompletedCheckpoint) -> dict[str, int]:
-    """The bytes of keyed state by the uid of the operator."""
-    found: dict[str, int] = {}
-    for operator in checkpoint.operators:
-        states = [state for state in operator.subtasks if state is not None]
-        handles = [one.handle for state in states for one in state.keyed]
-        files = [file for state in states for one in state.databases for _, file in one.files]
-        found[operator.uid] = sum(handle.size for handle in (*handles, *files))
-    return found
-
-
-# ---------------------------------------------------------------------- handover changes
-
-
-SuccessionEvent: TypeAlias = (
-    TakeOver
-    | LeaveRestarts
-    | LeaveFreeSlots
-    | HoldSlots
-    | WaitForSlots
-    | HandOver
-    | HandoverFailureNoted
-    | GiveUpKept
-)
-
-
-def seat_beside(
-    graph: ExecutionGraph,
-    shared_slots: SharedSlots,
-    left: HandedOver,
-    leaving: Collection[ResourceId],
-) -> None:
-    """Give those that run on the seats that they have. Each group of new subtasks shares one of these slots, so that no
-    more slots are used than needed, but not on a TaskManager that is `leaving`. What is left over asks for slots of its
-    own.
-
-    A group goes to the slot where one of its subtasks was before, if it can.
-    """
-    groups = list(shared_slots.groups)
-    vertices = graph.vertices
-    kept = {one.vertex_id: one for one in vertices if one.vertex_id.vertex_id in left.kept}
-    seats = shared_slots.adopt(left.seats, kept)
-    room: defaultdict[str, dict[AllocationId, SharedSlot]] = defaultdict(dict)
-    for seat in seats:
-        if seat.slot is not None and seat.slot.resource_id not in leaving:
-            room[seat.group.slot_sharing_group][seat.slot.allocation_id] = seat
-    waiting: list[SharingGroup] = []
-    for group in groups:
-        former = [one.last_allocation_id for one in group.vertices]
-        there = room[group.slot_sharing_group]
-        place = next((one for one in former if one is not None and one in there), None)
-        if place is None:
-            waiting.append(group)
-        else:
-            shared_slots.join(group, there.pop(place))
-    for group in waiting:
-        there = room[group.slot_sharing_group]
-        if there:
-            shared_slots.join(group, there.pop(next(iter(there))))
-
-
-class HandoverChanges(GenerationHandover):
-    """Of one generation. Part of JobMaster, whose `step` is the only caller."""
-
-    def __init__(
-        self,
-        state: JobState,
-        transitions: JobTransitions,
-        failures: FailureHandler,
-        scheduling: SchedulingStrategy,
-    ) -> None:
-        super().__init__(state, failures)
-        self._transitions = transitions
-        self._scheduling = scheduling
+    # ------------------------------------------------------------------ changes
 
     def start(self) -> None:
         """Begin as the first generation of the job."""
@@ -322,32 +295,46 @@ class HandoverChanges(GenerationHandover):
         self._state.checkpoints.restore_coordinators()
         self._transitions.allocate(self._scheduling.start())
 
-    def take(self, event: SuccessionEvent) -> None:
-        """Make the change."""
-        state = self._state
-        match event:
-            case TakeOver():
-                self._take_over(event)
-            case LeaveRestarts():
-                self._failures.is_replaced_at_restart = True
-            case LeaveFreeSlots(leaving):
-                state.slots.leave(leaving)
-            case HoldSlots(count, leaving):
-                self._hold(count, leaving)
-            case WaitForSlots(count, leaving):
-                self._hold(count, leaving)
-                self._wait()
-            case HandOver(kept):
-                state.checkpoints.hand_over(state.event_log.now_ms, kept)
-            case HandoverFailureNoted():
-                state.checkpoints.handover.note_failure()
-            case GiveUpKept():
-                self._give_up_kept()
-            case _:
-                assert_never(event)
+    def leave_restarts(self) -> None:
+        """Leave the next restart of the whole job to another generation."""
+        self._failures.is_replaced_at_restart = True
 
-    def _take_over(self, event: TakeOver) -> None:
-        left, leaving = event.left, event.leaving
+    def leave_free_slots(self, leaving: Collection[ResourceId]) -> None:
+        """Give back what is free on these TaskManagers."""
+        self._state.slots.leave(leaving)
+
+    def hold_slots(self, count: int, leaving: Collection[ResourceId] = ()) -> None:
+        """Hold at least so many slots, whatever the tasks ask for now, and none that is free on TaskManagers that are `leaving`."""
+        self._state.slots.leave(leaving)
+        self._state.slots.pool.floor = count
+
+    def wait_for_slots(self, count: int, leaving: Collection[ResourceId]) -> None:
+        """The next generation cannot begin yet: as `hold_slots`, and a job that runs is RESTARTING from now on."""
+        self.hold_slots(count, leaving)
+        lifecycle = self._state.lifecycle
+        if lifecycle.status is JobStatus.RUNNING:
+            lifecycle.move(JobStatusEvent.RESTARTABLE_FAILURE)
+            lifecycle.awaits_next = True
+
+    def hand_over(self, kept: frozenset[VertexId] = frozenset()) -> None:
+        """Take a checkpoint behind which all tasks end, but those of vertices that are `kept`: no edge may join them with
+        others.
+        """
+        self._state.checkpoints.hand_over(self._state.event_log.now_ms, kept)
+
+    def note_handover_failure(self) -> None:
+        """It is known that the last handover has failed, and another one may begin."""
+        self._state.checkpoints.handover.note_failure()
+
+    def give_up_kept(self) -> None:
+        """The next generation cannot begin beside the tasks that run on. They end too, and it begins as after a failure."""
+        self._state.lifecycle.move(JobStatusEvent.RESTARTABLE_FAILURE)
+        self._state.lifecycle.awaits_next = True
+        for vertex in self._state.graph.vertices:
+            self._state.attempts.cancel(vertex)
+
+    def take_over(self, left: HandedOver, leaving: Collection[ResourceId]) -> None:
+        """Begin where the generation before has stopped, but on none of the TaskManagers that are `leaving`."""
         state, latest = self._state, self._state.checkpoints.store.latest
         former = left.graph
         status = state.lifecycle.status
@@ -380,18 +367,18 @@ class HandoverChanges(GenerationHandover):
             shared.planned = slots_by_state(shared.groups, free, former, latest)
         self._transitions.allocate(self._scheduling.start())
 
-    def _hold(self, count: int, leaving: Collection[ResourceId]) -> None:
-        self._state.slots.leave(leaving)
-        self._state.slots.pool.floor = count
 
-    def _wait(self) -> None:
-        lifecycle = self._state.lifecycle
-        if lifecycle.status is JobStatus.RUNNING:
-            lifecycle.move(JobStatusEvent.RESTARTABLE_FAILURE)
-            lifecycle.awaits_next = True
+P = ParamSpec("P")
 
-    def _give_up_kept(self) -> None:
-        self._state.lifecycle.move(JobStatusEvent.RESTARTABLE_FAILURE)
-        self._state.lifecycle.awaits_next = True
-        for vertex in self._state.graph.vertices:
-            self._state.attempts.cancel(vertex)
+
+class GenerationChange:
+    """An event of a JobMaster: a method of `HandoverChanges` and its arguments. Only the master of all generations sends it.
+
+    It has no time of its own: it belongs to the event that the master has got.
+    """
+
+    def __init__(
+        self, how: Callable[Concatenate[HandoverChanges, P], None], *args: P.args, **more: P.kwargs
+    ) -> None:
+        self.name = how.__name__.title().replace("_", "")
+        self.make: Callable[[HandoverChanges], None] = lambda made: how(made, *args, **more)

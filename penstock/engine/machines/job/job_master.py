@@ -12,25 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.engine.machines.checkpoints.job_checkpoints import JobCheckpoints
 from penstock.engine.machines.checkpoints.restore import adopt_max_parallelism
 from penstock.engine.machines.execution.execution import Consequence, ExecutionEvent
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.engine.machines.execution.regions import (
-    Regions,
-    ReleaseAtEnd,
-    ReleaseByRegion,
-)
+from penstock.engine.machines.execution.regions import Regions, ReleaseByRegion
 from penstock.engine.machines.failover import RestartAll, RestartRegions
 from penstock.engine.machines.job.exception_history import ExceptionHistory
 from penstock.engine.machines.job.failure_handler import FailureHandler
 from penstock.engine.machines.job.handed_over import HandedOver, adopt_attempts
-from penstock.engine.machines.job.handover_changes import (
-    GenerationHandover,
-    HandoverChanges,
-    SuccessionEvent,
-)
-from penstock.engine.machines.job.job_state import JobState, JobTransitions, check_job, job_state_of
+from penstock.engine.machines.job.handover_changes import GenerationChange, HandoverChanges
+from penstock.engine.machines.job.job_state import JobState, JobTransitions, job_state_of
 from penstock.engine.machines.job.job_views import (
     SeatsView,
     SubtaskView,
@@ -46,7 +37,7 @@ from penstock.engine.machines.job_state.failures import (
     no_resources,
     unexpected_report,
 )
-from penstock.engine.machines.job_state.job_settings import FailoverMode, JobSettings
+from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.job_state.job_status import JobStatusEvent
 from penstock.engine.machines.scheduling.bulks import Bulk
 from penstock.engine.machines.scheduling.scheduling import (
@@ -55,35 +46,11 @@ from penstock.engine.machines.scheduling.scheduling import (
     VertexwiseScheduling,
 )
 from penstock.engine.machines.story import Story
+from penstock.engine.model import messages
 from penstock.engine.model.checkpoints import CompletedCheckpoint
 from penstock.engine.model.graph.job_graph import JobGraph, JobType
 from penstock.engine.model.ids import AttemptId
-from penstock.engine.model.messages import (
-    CancelJob,
-    CheckpointNotStored,
-    CheckpointStored,
-    FailJob,
-    FailureInfo,
-    FinalizeJob,
-    JobEffect,
-    JobEvent,
-    JobFinalized,
-    NotEnoughResources,
-    PartitionDataProduced,
-    RescaleJob,
-    SetTimer,
-    SlotFreed,
-    SlotsOffered,
-    StartScheduling,
-    SuspendJob,
-    TaskIo,
-    TaskIoReported,
-    TaskManagerGone,
-    TaskManagersLeaving,
-    TaskReported,
-    TaskStateChanged,
-    TimerFired,
-)
+from penstock.engine.model.options.scheduling import FailoverMode
 from penstock.engine.model.states import ExecutionState, JobStatus
 
 IDLE_TIMER = "idle-slots"
@@ -103,7 +70,7 @@ class JobMaster:
         leaves_restarts: bool = False,
     ) -> None:
         """`completed`: checkpoints to continue from, oldest first: of an earlier driver, or a savepoint. `left`: by the generation of this
-        job before; None: this is the first one. `leaves_restarts`: see `LeaveRestarts`.
+        job before; None: this is the first one. `leaves_restarts`: see `HandoverChanges.leave_restarts`.
 
         Raises: GraphError: a cycle, or co-location across regions. ConfigurationError: the program does not fit the last checkpoint.
         """
@@ -116,7 +83,7 @@ class JobMaster:
         is_full = settings.failover is FailoverMode.FULL
         failover = RestartAll(graph) if is_full else RestartRegions(regions)
         is_released = settings.is_released_during_job
-        release = ReleaseByRegion(graph, regions) if is_released else ReleaseAtEnd()
+        release = ReleaseByRegion(graph, regions) if is_released else None
         self.state = state = job_state_of(graph, settings, now_ms, completed, release, left)
         if left is not None:
             adopt_attempts(graph, left)
@@ -126,7 +93,7 @@ class JobMaster:
         self._lifecycle = state.lifecycle
         self._attempts = state.attempts
         self._slots = state.slots
-        self._checkpoints = state.checkpoints
+        self.checkpoints = state.checkpoints
         self._transitions = JobTransitions(state)
         self._settings = settings
         self.regions = regions.regions
@@ -140,67 +107,68 @@ class JobMaster:
             is_replaced_at_restart=leaves_restarts,
         )
         self._reports = TaskReports(state, self._transitions, self._failures, scheduling)
-        self._changes = HandoverChanges(state, self._transitions, self._failures, scheduling)
+        self.handover_view = HandoverChanges(state, self._transitions, self._failures, scheduling)
         self._is_finalizing = False
         self._idle_timer_ms: int | None = None
-        self._shortage: NotEnoughResources | None = None
+        self._shortage: messages.NotEnoughResources | None = None
 
     # ------------------------------------------------------------------ step
 
-    def step(self, event: JobEvent | SuccessionEvent) -> list[JobEffect]:
+    def step(self, event: messages.JobEvent | GenerationChange) -> list[messages.JobEffect]:
         """Take one event; returns the effects to carry out, in order."""
-        now_ms = (
-            self._event_log.now_ms
-        )  # Some have no time: they belong to that of the event before.
-        if not isinstance(event, PartitionDataProduced | SlotFreed | SuccessionEvent):
-            now_ms = event.now_ms
-        self._event_log.begin(event, now_ms)
+        name = event.name if isinstance(event, GenerationChange) else event
+        # Some have no time: they belong to that of the event before.
+        self._event_log.begin(name, getattr(event, "now_ms", self._event_log.now_ms))
         with self.story:
             self._step(event)
         return self._event_log.take()
 
-    def _step(self, event: JobEvent | SuccessionEvent) -> None:
-        if isinstance(event, SuccessionEvent):
-            self._changes.take(event)
+    def _step(self, event: messages.JobEvent | GenerationChange) -> None:
+        if isinstance(event, GenerationChange):
+            event.make(self.handover_view)
             self._settle()
         elif not self._lifecycle.status.is_terminal:
             self._take(event)
             self._settle()
-        elif isinstance(event, SlotsOffered):
+        elif isinstance(event, messages.SlotsOffered):
             self._slots.reject_offers(event)
-        elif isinstance(event, CheckpointStored | CheckpointNotStored):
-            self._checkpoints.take_after_end(event, self._lifecycle.status)
+        elif isinstance(event, messages.CheckpointStored | messages.CheckpointNotStored):
+            self.checkpoints.take_after_end(event, self._lifecycle.status)
 
-    def _take(self, event: JobEvent) -> None:
+    def _take(self, event: messages.JobEvent) -> None:
         match event:
-            case StartScheduling():
-                self._changes.start()
-            case SlotsOffered():
+            case messages.StartScheduling():
+                self.handover_view.start()
+            case messages.SlotsOffered():
                 self._slots.take_offers(event, is_any_welcome=self._lifecycle.is_restarting)
-            case SlotFreed():
+            case messages.SlotFreed():
                 self._on_slot_freed(event)
-            case TaskReported() | TaskIoReported() | PartitionDataProduced():
+            case (
+                messages.TaskReported()
+                | messages.TaskIoReported()
+                | messages.PartitionDataProduced()
+            ):
                 self._reports.take(event)
-            case TaskManagerGone():
+            case messages.TaskManagerGone():
                 self._on_task_manager_gone(event)
-            case CancelJob() | SuspendJob():
+            case messages.CancelJob() | messages.SuspendJob():
                 self._on_stop(event)
-            case FailJob():
+            case messages.FailJob():
                 self._on_fail_job(event.failure)
-            case JobFinalized():
+            case messages.JobFinalized():
                 self._on_finalized()
-            case RescaleJob() | TaskManagersLeaving():
+            case messages.RescaleJob() | messages.TaskManagersLeaving():
                 """Its graph never changes: `engine/machines/generations` takes these events."""
-            case NotEnoughResources():
+            case messages.NotEnoughResources():
                 self._shortage = event
-            case TimerFired():
+            case messages.TimerFired():
                 self._on_timer(event.timer)
             case _:
-                self._checkpoints.take(event)
+                self.checkpoints.take(event)
 
     def _settle(self) -> None:
         """Do what follows from the event: restarts, the end of the job, new requirements."""
-        checkpoints = self._checkpoints
+        checkpoints = self.checkpoints
         failure = checkpoints.settle(self._lifecycle.status, self._event_log.now_ms)
         if failure is not None:
             self._failures.on_global_failure(failure)
@@ -245,11 +213,11 @@ class JobMaster:
 
     @property
     def kept_checkpoint(self) -> str | None:
-        coordinator = self._checkpoints.coordinator
+        coordinator = self.checkpoints.coordinator
         kept = None if coordinator is None else coordinator.store.kept
         return None if kept is None else kept.location
 
-    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+    def task_metrics(self) -> list[tuple[str, int, messages.TaskIo]]:
         """Return (vertex name, subtask, its last report) of the current attempts."""
         return task_metrics_of(self._graph)
 
@@ -264,16 +232,6 @@ class JobMaster:
         return self._failures.history
 
     @property
-    def handover_view(self) -> GenerationHandover:
-        """How far the generation is on its way to the next one; read only."""
-        return self._changes
-
-    @property
-    def checkpoints(self) -> JobCheckpoints:
-        """The completed and unfinished checkpoints; read only."""
-        return self._checkpoints
-
-    @property
     def status(self) -> JobStatus:
         return self._lifecycle.status
 
@@ -282,19 +240,9 @@ class JobMaster:
         return self._graph.job_graph
 
     @property
-    def execution_graph(self) -> ExecutionGraph:
-        """The execution graph; read only."""
-        return self._graph
-
-    @property
-    def failure(self) -> FailureInfo | None:
+    def failure(self) -> messages.FailureInfo | None:
         """The root cause of the failure that the job is dealing with, or that ended it."""
         return self._lifecycle.root.failure
-
-    def check(self) -> None:
-        """Raises BrokenInvariant. For tests, after each step."""
-        with self.story:
-            check_job(self.state)
 
     # ------------------------------------------------------------------ slots
 
@@ -302,14 +250,14 @@ class JobMaster:
         at_ms = self._slots.pool.next_idle_ms()
         if at_ms is not None and at_ms != self._idle_timer_ms:
             self._idle_timer_ms = at_ms
-            self._event_log.emit(SetTimer(IDLE_TIMER, at_ms))
+            self._event_log.emit(messages.SetTimer(IDLE_TIMER, at_ms))
 
     def _on_timer(self, timer: str) -> None:
         if timer == IDLE_TIMER:
             self._idle_timer_ms = None
             self._slots.release_idle(self.state.results.places())
             return
-        self._checkpoints.on_timer(timer, self._event_log.now_ms)
+        self.checkpoints.on_timer(timer, self._event_log.now_ms)
         self.state.restarts.on_timer(timer)
         self._failures.on_timer(timer)
         bulk = self.state.deployer.on_timer(timer)
@@ -323,7 +271,7 @@ class JobMaster:
         self._attempts.fail(waiting, failure)
         self._failures.on_task_failure(waiting, failure)
 
-    def _on_slot_freed(self, event: SlotFreed) -> None:
+    def _on_slot_freed(self, event: messages.SlotFreed) -> None:
         """A TaskManager has freed a slot: on request, or because our answer to its offer came too late."""
         victims = self._slots.lose_slot(event.allocation_id)
         failed = [vertex for vertex in victims if vertex.state is ExecutionState.FAILED]
@@ -334,7 +282,7 @@ class JobMaster:
 
     # ------------------------------------------------------------------ losses
 
-    def _on_task_manager_gone(self, event: TaskManagerGone) -> None:
+    def _on_task_manager_gone(self, event: messages.TaskManagerGone) -> None:
         failure = lost_task_manager(event)
         alive = self._slots.lose_task_manager(event.resource_id, failure)
         failed = [vertex for vertex in alive if vertex.state is ExecutionState.FAILED]
@@ -346,15 +294,15 @@ class JobMaster:
 
     # ------------------------------------------------------------------ the end
 
-    def _on_fail_job(self, failure: FailureInfo) -> None:
+    def _on_fail_job(self, failure: messages.FailureInfo) -> None:
         if self._is_finalizing:  # Some results may be visible already.
             self._lifecycle.root.note(failure)
             self._transitions.stop_all(JobStatusEvent.FAIL)
         else:
             self._failures.on_global_failure(failure)
 
-    def _on_stop(self, event: CancelJob | SuspendJob) -> None:
-        if isinstance(event, SuspendJob):
+    def _on_stop(self, event: messages.CancelJob | messages.SuspendJob) -> None:
+        if isinstance(event, messages.SuspendJob):
             self._transitions.suspend()
         elif not self._is_finalizing:
             self._transitions.stop_all(JobStatusEvent.CANCEL)
@@ -370,7 +318,7 @@ class JobMaster:
             for vertex in self._graph.vertices
             for committable in vertex.execution.committables
         )
-        self._event_log.emit(FinalizeJob(committables))
+        self._event_log.emit(messages.FinalizeJob(committables))
 
 
 def _scheduling_of(
@@ -414,15 +362,18 @@ class TaskReports:
         self._failures = failures
         self._scheduling = scheduling
 
-    def take(self, event: TaskReported | TaskIoReported | PartitionDataProduced) -> None:
-        if isinstance(event, TaskReported):
+    def take(
+        self,
+        event: messages.TaskReported | messages.TaskIoReported | messages.PartitionDataProduced,
+    ) -> None:
+        if isinstance(event, messages.TaskReported):
             self._on_report(event.report)
-        elif isinstance(event, TaskIoReported):
+        elif isinstance(event, messages.TaskIoReported):
             self._on_io(event)
         else:
             self._on_data_produced(event)
 
-    def _on_report(self, report: TaskStateChanged) -> None:
+    def _on_report(self, report: messages.TaskStateChanged) -> None:
         vertex = self._graph.current(report.attempt_id)
         if vertex is None or report.state not in _EVENT_OF_REPORT:
             return  # A past attempt, or one of another job.
@@ -441,7 +392,7 @@ class TaskReports:
         consequence = self._attempts.move(vertex, _EVENT_OF_REPORT[report.state], report.failure)
         self._follow_up(vertex, state, report, consequence)
 
-    def _on_io(self, event: TaskIoReported) -> None:
+    def _on_io(self, event: messages.TaskIoReported) -> None:
         """Note counters. Those of past attempts are ignored."""
         for attempt_id, io in event.ios:
             vertex = self._graph.current(attempt_id)
@@ -452,7 +403,7 @@ class TaskReports:
         self,
         vertex: ExecutionVertex,
         before: ExecutionState,
-        report: TaskStateChanged,
+        report: messages.TaskStateChanged,
         consequence: Consequence,
     ) -> None:
         if consequence is Consequence.FAIL_GLOBALLY:
@@ -475,7 +426,7 @@ class TaskReports:
         elif before is ExecutionState.CANCELING and report.state is ExecutionState.FAILED:
             self._failures.on_failure_while_canceling(vertex, report.failure)
 
-    def _on_data_produced(self, event: PartitionDataProduced) -> None:
+    def _on_data_produced(self, event: messages.PartitionDataProduced) -> None:
         vertex = self._graph.current(event.attempt_id)
         partition = self._graph.partitions.get(event.partition_id)
         if vertex is None or partition is None or partition.producer is not vertex:

@@ -15,12 +15,7 @@ from penstock.engine.machines.execution.execution_graph import (
 )
 from penstock.engine.machines.execution.regions import Region
 from penstock.engine.machines.slots.shared_slots import SharedSlots
-from penstock.engine.model.ids import (
-    AllocationId,
-    AttemptId,
-    ExecutionVertexId,
-    TaskManagerLocation,
-)
+from penstock.engine.model import ids
 from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.states import ExecutionState
 
@@ -29,19 +24,19 @@ from penstock.engine.model.states import ExecutionState
 class TaskPlace:
     """One attempt and where it ran. `location` None: it never had a slot."""
 
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
     vertex_name: str
     subtask: int
     state: ExecutionState
-    location: TaskManagerLocation | None
-    allocation_id: AllocationId | None
+    location: ids.TaskManagerLocation | None
+    allocation_id: ids.AllocationId | None
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskView:
     """One subtask as the program defines it. `index`: its place among all subtasks of the job, sources first."""
 
-    vertex_id: ExecutionVertexId
+    vertex_id: ids.ExecutionVertexId
     index: int
     name: str
     slot_sharing_group: str
@@ -53,8 +48,8 @@ class SubtaskView:
 class SeatsView:
     """The tasks in one slot, by vertex index."""
 
-    allocation_id: AllocationId
-    location: TaskManagerLocation
+    allocation_id: ids.AllocationId
+    location: ids.TaskManagerLocation
     indices: tuple[int, ...]
 
 

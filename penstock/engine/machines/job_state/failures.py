@@ -54,7 +54,6 @@ def lost_task_manager(event: TaskManagerGone) -> FailureInfo:
     return FailureInfo(
         kind="TaskManagerLost",
         text=f"TaskManager {event.resource_id} is lost: {event.cause}",
-        is_task_manager_lost=True,
         lost_task_manager=event.resource_id,
     )
 
@@ -78,7 +77,6 @@ def canceled_unasked(vertex: ExecutionVertex) -> FailureInfo:
             f"{vertex} was cancelled on {where}, though the job did not ask for it: the "
             "TaskManager is shutting down."
         ),
-        is_task_manager_lost=True,
         lost_task_manager=location.resource_id if location else None,
     )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings, interval_ms_of
 from penstock.engine.machines.failover import (
@@ -20,31 +19,17 @@ from penstock.engine.machines.rescaling.adaptive_settings import (
     AdaptiveSettings,
     adaptive_settings_of,
 )
-from penstock.engine.machines.scheduling.scheduling import ConsumeConstraint
 from penstock.engine.machines.slots.slot_matching import Matching, SlotSelection
 from penstock.engine.model.config import Settings
-from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.checkpoints import RecoveryOptions
-from penstock.engine.model.options.cluster import TaskManagerOptions
-from penstock.engine.model.options.scheduling import HistoryOptions, SchedulingOptions
-
-_SCHEDULERS = ("Default", "Adaptive", "AdaptiveBatch")
-
-
-class LoadBalanceMode(StrEnum):
-    """How tasks are spread over TaskManagers."""
-
-    NONE = "NONE"
-    SLOTS = "SLOTS"
-    TASKS = "TASKS"
-    MIN_RESOURCES = "MIN_RESOURCES"
-
-
-class FailoverMode(StrEnum):
-    """What restarts after a failure: the regions concerned, or the whole job."""
-
-    REGION = "region"
-    FULL = "full"
+from penstock.engine.model.options.cluster import LoadBalanceMode, TaskManagerOptions
+from penstock.engine.model.options.scheduling import (
+    ConsumeConstraint,
+    FailoverMode,
+    HistoryOptions,
+    Scheduler,
+    SchedulingOptions,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +80,10 @@ def job_settings_of(settings: Settings, draw: Callable[[], float] | None = None)
         attempts_history_size=settings.get(HistoryOptions.ATTEMPTS),
         exception_history_size=settings.get(HistoryOptions.EXCEPTIONS),
         story_size=settings.get(HistoryOptions.STORY),
-        is_vertexwise=_is_vertexwise(settings),
-        consume_constraint=_consume_constraint(settings),
-        failover=_failover_mode(settings),
+        is_vertexwise=settings.get(SchedulingOptions.SCHEDULER) is Scheduler.ADAPTIVE_BATCH,
+        consume_constraint=settings.get(SchedulingOptions.HYBRID_CONSUME_CONSTRAINT)
+        or ConsumeConstraint.UNFINISHED_PRODUCERS,
+        failover=settings.get(SchedulingOptions.FAILOVER_STRATEGY),
         load_balance=load_balance_mode_of(settings),
         is_local_recovery=is_local_recovery or settings.get(RecoveryOptions.OLD_FROM_LOCAL),
         is_released_during_job=settings.get(SchedulingOptions.RELEASE_RESULTS_DURING_JOB),
@@ -111,42 +97,4 @@ def load_balance_mode_of(settings: Settings) -> LoadBalanceMode:
     option = TaskManagerOptions.LOAD_BALANCE_MODE
     if not settings.is_set(option) and settings.get(TaskManagerOptions.EVENLY_SPREAD_OUT_SLOTS):
         return LoadBalanceMode.SLOTS
-    name = settings.get(option).upper()
-    if name not in LoadBalanceMode.__members__:
-        raise ConfigurationError(
-            f"option '{option.key}' is '{name}', but it takes {', '.join(LoadBalanceMode)}. "
-            "Change the setting."
-        )
-    return LoadBalanceMode(name)
-
-
-def _failover_mode(settings: Settings) -> FailoverMode:
-    option = SchedulingOptions.FAILOVER_STRATEGY
-    name = settings.get(option).lower()
-    if name not in set(FailoverMode):
-        raise ConfigurationError(
-            f"option '{option.key}' is '{name}', but it takes region or full. Change the setting."
-        )
-    return FailoverMode(name)
-
-
-def _is_vertexwise(settings: Settings) -> bool:
-    """Whether subtasks of BATCH jobs are scheduled one by one (AdaptiveBatch). Other jobs are not affected."""
-    option = SchedulingOptions.SCHEDULER
-    name = settings.get(option)
-    if name not in _SCHEDULERS:
-        raise ConfigurationError(
-            f"option '{option.key}' is '{name}', but it takes {', '.join(_SCHEDULERS)}. Change the setting."
-        )
-    return name == "AdaptiveBatch"
-
-
-def _consume_constraint(settings: Settings) -> ConsumeConstraint:
-    option = SchedulingOptions.HYBRID_CONSUME_CONSTRAINT
-    name = settings.get(option) or ConsumeConstraint.UNFINISHED_PRODUCERS
-    if name not in set(ConsumeConstraint):
-        raise ConfigurationError(
-            f"option '{option.key}' is '{name}', but it takes {', '.join(ConsumeConstraint)}. Change the "
-            "setting."
-        )
-    return ConsumeConstraint(name)
+    return settings.get(option)

@@ -7,6 +7,7 @@ the ResourceManager.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
@@ -21,16 +22,9 @@ from penstock.engine.machines.slots.resource_profile import (
 from penstock.engine.machines.slots.shared_slots import SharedSlots
 from penstock.engine.machines.slots.slot_pool import SlotPool
 from penstock.engine.machines.story import EventLog
+from penstock.engine.model import messages
 from penstock.engine.model.graph.job_graph import JobGraph
 from penstock.engine.model.ids import AllocationId, ResourceId
-from penstock.engine.model.messages import (
-    AnswerOffers,
-    DeclareRequirements,
-    FailureInfo,
-    FreeSlot,
-    SlotOffer,
-    SlotsOffered,
-)
 from penstock.engine.model.slot_size import SlotSize
 
 Declared: TypeAlias = tuple[int, tuple[tuple[SlotSize, int], ...]]
@@ -62,31 +56,23 @@ class SlotSizes:
         return _USUAL_SLOT if self.by_profile else ANY
 
 
+@dataclass(eq=False, repr=False)
 class JobSlots:
     """`pool`: slots that the job holds. `shared_slots`: the tasks in them. `freed`: allocations that are over.
 
     `declared`: what was declared to the ResourceManager last.
     """
 
-    def __init__(
-        self,
-        graph: ExecutionGraph,
-        pool: SlotPool,
-        shared_slots: SharedSlots,
-        sizes: SlotSizes,
-        attempts: Attempts,
-        event_log: EventLog,
-    ) -> None:
-        self.pool = pool
-        self.shared_slots = shared_slots
-        self.freed: set[AllocationId] = set()
-        self.declared: Declared = (0, ())
-        self._graph = graph
-        self._sizes = sizes
-        self._attempts = attempts
-        self._event_log = event_log
+    _graph: ExecutionGraph
+    pool: SlotPool
+    shared_slots: SharedSlots
+    _sizes: SlotSizes
+    _attempts: Attempts
+    _event_log: EventLog
+    freed: set[AllocationId] = field(default_factory=set)
+    declared: Declared = field(default_factory=lambda: (0, ()))
 
-    def take_offers(self, event: SlotsOffered, *, is_any_welcome: bool) -> None:
+    def take_offers(self, event: messages.SlotsOffered, *, is_any_welcome: bool) -> None:
         """Take offers, except those of a TaskManager that is gone. `is_any_welcome`: the job
         restarts, and every slot is kept.
         """
@@ -95,13 +81,13 @@ class JobSlots:
             self.reject_offers(event)
             return
         self.pool.register_task_manager(location.resource_id)
-        by_size: dict[SlotSize, list[SlotOffer]] = {}
+        by_size: dict[SlotSize, list[messages.SlotOffer]] = {}
         # Some were offered before they were freed, but are read after that.
         over = tuple(
             offer.allocation_id for offer in event.offers if offer.allocation_id in self.freed
         )
         if over:
-            self._event_log.emit(AnswerOffers(location.resource_id, (), over))
+            self._event_log.emit(messages.AnswerOffers(location.resource_id, (), over))
         for offer in event.offers:
             if offer.allocation_id not in over:
                 by_size.setdefault(offer.size, []).append(offer)
@@ -113,12 +99,12 @@ class JobSlots:
                 profile=self._sizes.offered(size),
                 is_any_welcome=is_any_welcome,
             )
-            answered = AnswerOffers(location.resource_id, answer.accepted, answer.rejected)
+            answered = messages.AnswerOffers(location.resource_id, answer.accepted, answer.rejected)
             self._event_log.emit(answered)
 
-    def reject_offers(self, event: SlotsOffered) -> None:
+    def reject_offers(self, event: messages.SlotsOffered) -> None:
         rejected = tuple(offer.allocation_id for offer in event.offers)
-        self._event_log.emit(AnswerOffers(event.location.resource_id, (), rejected))
+        self._event_log.emit(messages.AnswerOffers(event.location.resource_id, (), rejected))
 
     def lose_slot(self, allocation_id: AllocationId) -> list[ExecutionVertex]:
         """A TaskManager has freed a slot by itself. Returns: the vertices that were to run in it."""
@@ -132,7 +118,7 @@ class JobSlots:
         return seated
 
     def lose_task_manager(
-        self, resource_id: ResourceId, failure: FailureInfo
+        self, resource_id: ResourceId, failure: messages.FailureInfo
     ) -> list[ExecutionVertex]:
         """The slots, tasks and results of a TaskManager are gone. Returns: the vertices that were alive there."""
         self._attempts.gone.add(resource_id)
@@ -153,13 +139,13 @@ class JobSlots:
         """Free slots that have been unused for too long, except on TaskManagers in `kept`."""
         for slot in self.pool.release_idle(self._event_log.now_ms, kept):
             cause = "idle beyond slot.idle.timeout"
-            self._event_log.emit(FreeSlot(slot.resource_id, slot.allocation_id, cause))
+            self._event_log.emit(messages.FreeSlot(slot.resource_id, slot.allocation_id, cause))
 
     def keep(self, count: int) -> None:
         """Give back free slots beyond this number, those of whole TaskManagers first, so that these can end."""
         for slot in self.pool.release_surplus(count):
             cause = "the job needs fewer slots"
-            self._event_log.emit(FreeSlot(slot.resource_id, slot.allocation_id, cause))
+            self._event_log.emit(messages.FreeSlot(slot.resource_id, slot.allocation_id, cause))
 
     def leave(self, resource_ids: Collection[ResourceId]) -> None:
         """Give back the free slots of TaskManagers that will be gone soon."""
@@ -167,12 +153,12 @@ class JobSlots:
             if slot.resource_id in resource_ids:
                 self.pool.lose_slot(slot.allocation_id)
                 cause = "its TaskManager leaves"
-                self._event_log.emit(FreeSlot(slot.resource_id, slot.allocation_id, cause))
+                self._event_log.emit(messages.FreeSlot(slot.resource_id, slot.allocation_id, cause))
 
     def give_back(self, cause: str) -> None:
         """Give all slots back, and ask for none."""
         for slot in self.pool.clear():
-            self._event_log.emit(FreeSlot(slot.resource_id, slot.allocation_id, cause))
+            self._event_log.emit(messages.FreeSlot(slot.resource_id, slot.allocation_id, cause))
         self.declare()
 
     def declare(self) -> None:
@@ -186,4 +172,6 @@ class JobSlots:
             self.declared = declared
             slots, sized = declared
             job_id = self._graph.job_graph.job_id
-            self._event_log.emit(DeclareRequirements(job_id, slots, self._event_log.now_ms, sized))
+            self._event_log.emit(
+                messages.DeclareRequirements(job_id, slots, self._event_log.now_ms, sized)
+            )

@@ -24,56 +24,21 @@ from penstock.engine.machines.planning.plan import (
     alike,
 )
 from penstock.engine.machines.resources.resource_manager import ResourceManager, ResourceSettings
+from penstock.engine.model import ids, messages
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.job_graph import JobGraph
-from penstock.engine.model.ids import (
-    AllocationId,
-    AttemptId,
-    ResourceId,
-    TaskManagerLocation,
-    VertexId,
-)
-from penstock.engine.model.messages import (
-    AnswerOffers,
-    CancelTask,
-    DeclareRequirements,
-    DeployTask,
-    FreeSlot,
-    JobEffect,
-    JobEvent,
-    RequestSlot,
-    ResetSubtasks,
-    ResourceEffect,
-    ResourceEvent,
-    ResourceTick,
-    SetTimer,
-    SlotFreed,
-    SlotOffer,
-    SlotsOffered,
-    StartScheduling,
-    StartTaskManager,
-    TaskManagerGone,
-    TaskManagerLostEvent,
-    TaskManagerRegistered,
-    TaskManagersAllowed,
-    TaskManagersLeaving,
-    TaskManagerStartFailed,
-    TaskReported,
-    TaskStateChanged,
-    TimerFired,
-)
 from penstock.engine.model.slot_size import SlotSize
 from penstock.engine.model.states import ExecutionState
 
 _OF_RESOURCES = (
-    DeclareRequirements,
-    TaskManagerRegistered,
-    TaskManagerLostEvent,
-    TaskManagerStartFailed,
-    TaskManagersAllowed,
-    TaskManagersLeaving,
-    SlotFreed,
-    ResourceTick,
+    messages.DeclareRequirements,
+    messages.TaskManagerRegistered,
+    messages.TaskManagerLostEvent,
+    messages.TaskManagerStartFailed,
+    messages.TaskManagersAllowed,
+    messages.TaskManagersLeaving,
+    messages.SlotFreed,
+    messages.ResourceTick,
 )
 
 
@@ -126,7 +91,7 @@ def plan_loss(
 
 @dataclass(slots=True)
 class _Place:
-    location: TaskManagerLocation
+    location: ids.TaskManagerLocation
     slot_index: int
     vertices: list[SubtaskView]
 
@@ -141,19 +106,19 @@ class _Rehearsal:
         self._subtasks = self._job.subtasks()
         self._by_id = {subtask.vertex_id: subtask for subtask in self._subtasks}
         self._resources = ResourceManager(shape.most_slots, len(shape.taskmanagers), resources)
-        self._locations: dict[ResourceId, TaskManagerLocation] = {}
-        self._slot_indices: dict[AllocationId, int] = {}
-        self._sizes: dict[ResourceId, SlotSize] = {}
-        self._events: deque[JobEvent | ResourceEvent] = deque()
-        self._places: dict[AllocationId, _Place] = {}
+        self._locations: dict[ids.ResourceId, ids.TaskManagerLocation] = {}
+        self._slot_indices: dict[ids.AllocationId, int] = {}
+        self._sizes: dict[ids.ResourceId, SlotSize] = {}
+        self._events: deque[messages.JobEvent | messages.ResourceEvent] = deque()
+        self._places: dict[ids.AllocationId, _Place] = {}
         self._deployed: set[int] = set()
-        self._running: list[AttemptId] = []
+        self._running: list[ids.AttemptId] = []
         self._restarted: list[str] = []
         self._is_closed = False
         if not shape.is_on_demand:
             for number in range(len(shape.taskmanagers)):
-                self._register(StartTaskManager(ResourceId(f"tm-{number + 1}"), 0))
-        self._events.append(StartScheduling(0))
+                self._register(messages.StartTaskManager(ids.ResourceId(f"tm-{number + 1}"), 0))
+        self._events.append(messages.StartScheduling(0))
 
     def run(self) -> None:
         """Run until every subtask has been deployed once, or no further one can be."""
@@ -166,14 +131,14 @@ class _Rehearsal:
         self._is_closed = True
         self._shape = self._shape.without(names)
         for name in names:
-            resource_id = ResourceId(name)
+            resource_id = ids.ResourceId(name)
             self._places = {
                 allocation_id: place
                 for allocation_id, place in self._places.items()
                 if place.location.resource_id != resource_id
             }
-            self._events.append(TaskManagerLostEvent(resource_id, "lost", 0))
-            self._events.append(TaskManagerGone(resource_id, "lost", 0))
+            self._events.append(messages.TaskManagerLostEvent(resource_id, "lost", 0))
+            self._events.append(messages.TaskManagerGone(resource_id, "lost", 0))
         self.run()
 
     def plan(self) -> Plan:
@@ -198,7 +163,7 @@ class _Rehearsal:
 
     def _vertices(self) -> list[VertexPlan]:
         """Return the job vertices from sources to sinks, like the subtasks."""
-        by_vertex: dict[VertexId, list[SubtaskView]] = {}
+        by_vertex: dict[ids.VertexId, list[SubtaskView]] = {}
         for subtask in self._subtasks:
             by_vertex.setdefault(subtask.vertex_id.vertex_id, []).append(subtask)
         job_vertices = self._job.job_graph.vertices
@@ -234,7 +199,7 @@ class _Rehearsal:
 
     # ------------------------------------------------------------------ simulated TaskManagers
 
-    def _take(self, event: JobEvent | ResourceEvent) -> None:
+    def _take(self, event: messages.JobEvent | messages.ResourceEvent) -> None:
         if isinstance(event, _OF_RESOURCES):
             for wish in self._resources.step(event):
                 self._grant(wish)
@@ -242,40 +207,40 @@ class _Rehearsal:
             for effect in self._job.step(event):
                 self._obey(effect)
 
-    def _grant(self, wish: ResourceEffect) -> None:
-        if isinstance(wish, StartTaskManager):
+    def _grant(self, wish: messages.ResourceEffect) -> None:
+        if isinstance(wish, messages.StartTaskManager):
             if not self._is_closed:
                 self._register(wish)
-        elif isinstance(wish, RequestSlot):
+        elif isinstance(wish, messages.RequestSlot):
             self._slot_indices[wish.allocation_id] = wish.slot_index
             size = self._sizes[wish.resource_id]
-            offer = SlotOffer(wish.allocation_id, wish.slot_index, size)
+            offer = messages.SlotOffer(wish.allocation_id, wish.slot_index, size)
             location = self._locations[wish.resource_id]
-            self._events.append(SlotsOffered(location, (offer,), 0))
+            self._events.append(messages.SlotsOffered(location, (offer,), 0))
 
-    def _obey(self, effect: JobEffect) -> None:
-        if isinstance(effect, DeclareRequirements):
+    def _obey(self, effect: messages.JobEffect) -> None:
+        if isinstance(effect, messages.DeclareRequirements):
             self._events.append(effect)
-        elif isinstance(effect, DeployTask):
+        elif isinstance(effect, messages.DeployTask):
             self._note(effect)
-        elif isinstance(effect, CancelTask):
-            report = TaskStateChanged(effect.attempt_id, ExecutionState.CANCELED)
-            self._events.append(TaskReported(report, 0))
-        elif isinstance(effect, SetTimer) and effect.timer.startswith(TIMER_PREFIX):
-            self._events.append(TimerFired(effect.timer, effect.at_ms))
-        elif isinstance(effect, ResetSubtasks):
+        elif isinstance(effect, messages.CancelTask):
+            report = messages.TaskStateChanged(effect.attempt_id, ExecutionState.CANCELED)
+            self._events.append(messages.TaskReported(report, 0))
+        elif isinstance(effect, messages.SetTimer) and effect.timer.startswith(TIMER_PREFIX):
+            self._events.append(messages.TimerFired(effect.timer, effect.at_ms))
+        elif isinstance(effect, messages.ResetSubtasks):
             self._forget(effect)
-        elif isinstance(effect, AnswerOffers):
+        elif isinstance(effect, messages.AnswerOffers):
             for allocation_id in effect.rejected:
                 self._free(effect.resource_id, allocation_id)
-        elif isinstance(effect, FreeSlot):
+        elif isinstance(effect, messages.FreeSlot):
             self._free(effect.resource_id, effect.allocation_id)
 
-    def _free(self, resource_id: ResourceId, allocation_id: AllocationId) -> None:
+    def _free(self, resource_id: ids.ResourceId, allocation_id: ids.AllocationId) -> None:
         index = self._slot_indices[allocation_id]
-        self._events.append(SlotFreed(resource_id, index, allocation_id))
+        self._events.append(messages.SlotFreed(resource_id, index, allocation_id))
 
-    def _forget(self, effect: ResetSubtasks) -> None:
+    def _forget(self, effect: messages.ResetSubtasks) -> None:
         """Subtasks get new attempts; forget where the old ones ran."""
         reset = set(effect.vertices)
         self._running = [one for one in self._running if one.execution_vertex_id not in reset]
@@ -287,16 +252,16 @@ class _Rehearsal:
                 if subtask in place.vertices:
                     place.vertices.remove(subtask)
 
-    def _register(self, wish: StartTaskManager) -> None:
+    def _register(self, wish: messages.StartTaskManager) -> None:
         number = len(self._locations)
         host, slots = self._shape.taskmanagers[number]
-        location = TaskManagerLocation(wish.resource_id, host, 0)
+        location = ids.TaskManagerLocation(wish.resource_id, host, 0)
         self._locations[wish.resource_id] = location
         self._sizes[wish.resource_id] = wish.size
         count = 1 if wish.size else slots
-        self._events.append(TaskManagerRegistered(location, count, 0, wish.size))
+        self._events.append(messages.TaskManagerRegistered(location, count, 0, wish.size))
 
-    def _note(self, effect: DeployTask) -> None:
+    def _note(self, effect: messages.DeployTask) -> None:
         attempt_id = effect.deployment.attempt_id
         subtask = self._by_id[attempt_id.execution_vertex_id]
         location = self._locations[effect.resource_id]
@@ -306,8 +271,8 @@ class _Rehearsal:
 
     def _add(
         self,
-        allocation_id: AllocationId,
-        location: TaskManagerLocation,
+        allocation_id: ids.AllocationId,
+        location: ids.TaskManagerLocation,
         subtasks: list[SubtaskView],
     ) -> None:
         index = self._slot_indices[allocation_id]
@@ -325,8 +290,8 @@ class _Rehearsal:
                 ExecutionState.RUNNING,
                 ExecutionState.FINISHED,
             ):
-                report = TaskStateChanged(attempt_id, state)
-                self._events.append(TaskReported(report, 0))
+                report = messages.TaskStateChanged(attempt_id, state)
+                self._events.append(messages.TaskReported(report, 0))
         return bool(running)
 
 

@@ -12,14 +12,15 @@ from typing import Any, Final
 
 from penstock.engine.machines.rescaling.transition_manager import TransitionTimings
 from penstock.engine.model.config import Settings
-from penstock.engine.model.elastic import ElasticProfile, profile_of
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.model.options.autoscaler import AutoscalerOptions, ElasticOptions
+from penstock.engine.model.options.autoscaler import (
+    AutoscalerOptions,
+    ElasticOptions,
+    ElasticProfile,
+)
 from penstock.engine.model.options.option import Option
-from penstock.engine.model.options.scheduling import SchedulingOptions
+from penstock.engine.model.options.scheduling import Scheduler, SchedulingOptions
 
-_REACTIVE: Final = "REACTIVE"
-_ADAPTIVE: Final = "Adaptive"
 _FOR_EVER: Final = -1
 _SUBMISSION: Final = TransitionTimings(stabilization_ms=10_000)
 _EXECUTING: Final = TransitionTimings(cooldown_ms=30_000, stabilization_ms=60_000)
@@ -50,14 +51,14 @@ def adaptive_settings_of(
 
     Raises: ConfigurationError: an unknown mode or profile, a value out of its range, or two that exclude each other.
     """
-    is_reactive = _is_reactive(settings)
+    is_reactive = settings.is_set(ElasticOptions.MODE)
     has_autoscaler = settings.get(AutoscalerOptions.ENABLED)
     if is_reactive and has_autoscaler:
         raise ConfigurationError(
             f"'{AutoscalerOptions.ENABLED.key}' is true and the job is reactive: then it takes all "
             "slots that there are, so the autoscaler could ask for nothing. Unset one of them."
         )
-    profile = profile_of(settings)
+    profile = settings.get(ElasticOptions.PROFILE)
     unset: dict[Option[Any], int] = {}
     if profile is ElasticProfile.PENSTOCK:
         unset |= _QUICK
@@ -67,16 +68,11 @@ def adaptive_settings_of(
             ElasticOptions.SUBMISSION_STABILIZATION: 0,
         }
     failures = settings.get(ElasticOptions.MAX_CHECKPOINT_FAILURES)
-    if failures < 1:
-        raise _refusal(ElasticOptions.MAX_CHECKPOINT_FAILURES, failures, "at least 1")
-    history_size = _value(settings, ElasticOptions.HISTORY_SIZE, unset)
-    if history_size < 0:
-        raise _refusal(ElasticOptions.HISTORY_SIZE, history_size, "0 or more")
     wait_timeout_ms = _value(settings, ElasticOptions.WAIT_TIMEOUT, unset)
     return AdaptiveSettings(
         is_adaptive=is_reactive
         or has_autoscaler
-        or settings.get(SchedulingOptions.SCHEDULER) == _ADAPTIVE,
+        or settings.get(SchedulingOptions.SCHEDULER) is Scheduler.ADAPTIVE,
         is_reactive=is_reactive,
         wait_timeout_ms=None if wait_timeout_ms < 0 else wait_timeout_ms,
         submission=TransitionTimings(
@@ -91,7 +87,7 @@ def adaptive_settings_of(
         ),
         max_checkpoint_failures=failures,
         prefers_few_taskmanagers=settings.get(ElasticOptions.PREFERS_FEW_TASKMANAGERS),
-        history_size=history_size,
+        history_size=_value(settings, ElasticOptions.HISTORY_SIZE, unset),
     )
 
 
@@ -124,16 +120,3 @@ def _trigger_delay_ms(
     if checkpoint_interval_ms is None:
         return 0
     return unset.get(option, (failures + 1) * checkpoint_interval_ms)
-
-
-def _is_reactive(settings: Settings) -> bool:
-    name = settings.get(ElasticOptions.MODE)
-    if name is not None and name.upper() != _REACTIVE:
-        raise _refusal(ElasticOptions.MODE, name, "reactive")
-    return name is not None
-
-
-def _refusal(option: Option[Any], got: object, takes: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"option '{option.key}' is '{got}', but it takes {takes}. Change the setting."
-    )

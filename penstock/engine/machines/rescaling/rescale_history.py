@@ -32,15 +32,10 @@ class RescaleHistory:
         self.changes = 0
         self._size = size
         self._ended: deque[Rescale] = deque(maxlen=size)
-        self._current: Rescale | None = None
+        self.current: Rescale | None = None
         self._counts: Counter[RescaleOutcome] = Counter()
         self._latest: dict[RescaleOutcome, Rescale] = {}
         self._attempts: tuple[str, int] = ("", 0)
-
-    @property
-    def current(self) -> Rescale | None:
-        """The rescale under way."""
-        return self._current
 
     @property
     def counts(self) -> Mapping[RescaleOutcome, int]:
@@ -66,14 +61,14 @@ class RescaleHistory:
         the parallelism of what runs; None: nothing does.
         """
         rescale_id, requirements_id = ids
-        if self._current is not None:
+        if self.current is not None:
             self.end(_ENDED_BY[cause], now_ms)
         of_requirements, attempts = self._attempts
         attempt = attempts + 1 if of_requirements == requirements_id else 1
         self._attempts = (requirements_id, attempt)
         vertices_before = before.of_vertex if before else {}
         slots_before = before.slots_of_group if before else {}
-        self._current = Rescale(
+        self.current = Rescale(
             rescale_id,
             requirements_id,
             attempt,
@@ -94,23 +89,23 @@ class RescaleHistory:
 
     def enter(self, state: str, now_ms: int, error: str | None = None) -> None:
         """The scheduler goes into a state. `error`: what ended its former state."""
-        if self._current is not None:
-            self._current = self._current.in_state(state, now_ms, error)
+        if self.current is not None:
+            self.current = self.current.in_state(state, now_ms, error)
             self.changes += 1
 
     def decide(self, parallelism: VertexParallelism) -> None:
         """The parallelism of the next graph is known."""
-        if self._current is not None:
-            self._current = self._current.decided(parallelism.of_vertex, parallelism.slots_of_group)
+        if self.current is not None:
+            self.current = self.current.decided(parallelism.of_vertex, parallelism.slots_of_group)
             self.changes += 1
 
     def end(self, end: RescaleEnd, now_ms: int, error: str | None = None) -> None:
         """The rescale under way ends. `error`: what ended its last state."""
-        if self._current is None:
+        if self.current is None:
             return
-        last = self._current.in_state(None, now_ms, error)
+        last = self.current.in_state(None, now_ms, error)
         ended = replace(last, end=end, ended_ms=now_ms)
-        self._current = None
+        self.current = None
         self._counts[end.outcome] += 1
         if self._size:
             self._ended.append(ended)
@@ -119,12 +114,12 @@ class RescaleHistory:
 
     def snapshot(self) -> Rescales:
         """All that is known now."""
-        return Rescales(tuple(self), self.counts, self.latest, self._current is not None)
+        return Rescales(tuple(self), self.counts, self.latest, self.current is not None)
 
     def __iter__(self) -> Iterator[Rescale]:
         yield from self._ended
-        if self._current is not None and self._size:
-            yield self._current
+        if self.current is not None and self._size:
+            yield self.current
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

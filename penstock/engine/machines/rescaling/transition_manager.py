@@ -68,14 +68,10 @@ class TransitionManager:
     def __init__(self, timings: TransitionTimings, now_ms: int) -> None:
         """`now_ms`: of the owner's entry into its state."""
         self._timings = timings
-        self._phase = Phase.COOLDOWN
+        self.phase = Phase.COOLDOWN
         self._since_ms: int | None = None
         self._ends_at_ms: int | None = now_ms + timings.cooldown_ms
         self._evaluates_at_ms: int | None = None
-
-    @property
-    def phase(self) -> Phase:
-        return self._phase
 
     @property
     def wakes_at_ms(self) -> int | None:
@@ -102,7 +98,7 @@ class TransitionManager:
         return False
 
     def _fire(self, trigger: Trigger, now_ms: int, prospect: Prospect) -> bool:
-        action = self.TABLE.get((self._phase, trigger))
+        action = self.TABLE.get((self.phase, trigger))
         return action is not None and action(self, now_ms, prospect)
 
     def _remember(self, now_ms: int, prospect: Prospect) -> bool:
@@ -158,7 +154,7 @@ class TransitionManager:
 
     def _enter(self, phase: Phase, ends_at_ms: int | None) -> None:
         """Timers of the former phase are gone with it."""
-        self._phase, self._ends_at_ms, self._evaluates_at_ms = phase, ends_at_ms, None
+        self.phase, self._ends_at_ms, self._evaluates_at_ms = phase, ends_at_ms, None
 
     TABLE: ClassVar[
         Mapping[tuple[Phase, Trigger], Callable[[TransitionManager, int, Prospect], bool]]

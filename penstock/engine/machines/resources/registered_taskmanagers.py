@@ -7,15 +7,12 @@ Knows no need and no job's name. Source: Flink TaskManagerTracker, PendingTaskMa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
 from penstock.engine.machines.resources.resource_allocation import Worker
 from penstock.engine.machines.slots.resource_profile import ResourceProfile, profile_of
-from penstock.engine.model.errors import BrokenInvariant
 from penstock.engine.model.ids import AllocationId, JobId, ResourceId, TaskManagerLocation
 from penstock.engine.model.messages import TaskManagerRegistered
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
@@ -91,48 +88,6 @@ class Starting:
             return False
         self.of_size[self._size.pop(resource_id)] -= 1
         return True
-
-
-def check_taskmanagers(
-    taskmanagers: Mapping[ResourceId, KnownTaskManager], starting: Starting, most: int | None
-) -> None:
-    """Raises BrokenInvariant."""
-    staying = sum(not one.is_leaving for one in taskmanagers.values())
-    both = taskmanagers.keys() & starting.since_ms.keys()
-    if both:
-        raise BrokenInvariant(f"TaskManagers {sorted(both)} are registered and starting.")
-    if most is not None and staying + len(starting) > most:
-        raise BrokenInvariant(f"more than {most} TaskManagers.")
-
-
-def check_slots(
-    taskmanagers: Mapping[ResourceId, KnownTaskManager],
-    allocated: Counter[Need],
-    with_free_slots: AbstractSet[ResourceId],
-    slots_of_size: Counter[SlotSize],
-) -> None:
-    """Raises BrokenInvariant: the counters of slots do not match the TaskManagers' slots."""
-    taken = [
-        (known, slot) for known in taskmanagers.values() for slot in known.slots if slot.job_id
-    ]
-    owners = Counter((slot.job_id, known.size) for known, slot in taken)
-    if owners != +allocated:
-        raise BrokenInvariant(
-            f"slots per job: the counters say {dict(allocated)}, the slots say {dict(owners)}."
-        )
-    if len(taken) != len({slot.allocation_id for _, slot in taken}):
-        raise BrokenInvariant("one allocation id names two slots.")
-    with_free = {
-        name for name, known in taskmanagers.items() if known.free_slots and not known.is_leaving
-    }
-    if with_free != with_free_slots:
-        raise BrokenInvariant(
-            f"free slots are on {with_free}, but the counters say {with_free_slots}."
-        )
-    if slots_of_size.total() != sum(len(known.slots) for known in taskmanagers.values()):
-        raise BrokenInvariant(
-            f"slots by size do not match the counters, which say {slots_of_size}."
-        )
 
 
 class Registered(dict[ResourceId, KnownTaskManager]):

@@ -20,8 +20,6 @@ from penstock.engine.machines.resources.registered_taskmanagers import (
     Registered,
     SlotOfTaskManager,
     Starting,
-    check_slots,
-    check_taskmanagers,
     slots_profile,
 )
 from penstock.engine.machines.resources.resource_allocation import (
@@ -32,25 +30,10 @@ from penstock.engine.machines.resources.resource_allocation import (
 )
 from penstock.engine.machines.slots.resource_profile import UNKNOWN
 from penstock.engine.machines.story import Story
+from penstock.engine.model import messages
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.ids import AllocationId, JobId, ResourceId
-from penstock.engine.model.messages import (
-    DeclareRequirements,
-    RequestSlot,
-    ResourceEffect,
-    ResourceEvent,
-    ResourcesMissing,
-    ResourceTick,
-    SlotFreed,
-    StartTaskManager,
-    StopTaskManager,
-    TaskManagerLostEvent,
-    TaskManagerRegistered,
-    TaskManagersAllowed,
-    TaskManagersLeaving,
-    TaskManagerStartFailed,
-)
 from penstock.engine.model.options.cluster import ResourceOptions, TaskManagerOptions
 from penstock.engine.model.options.option import INT_MAX
 from penstock.engine.model.slot_size import UNSIZED, SlotSize, cores_of, describe
@@ -103,7 +86,7 @@ class JobNeed:
     required: int = 0
     unmet_since_ms: int | None = None
     reported_at_ms: int | None = None
-    reported: ResourcesMissing | None = None
+    reported: messages.ResourcesMissing | None = None
 
     def is_due(self, now_ms: int, settings: ResourceSettings) -> bool:
         """Whether it is time to report that slots are missing."""
@@ -166,11 +149,11 @@ class ResourceManager:
         self._next_allocation = 1
         self.start_failures = StartFailures()
         self._allocated: Counter[Need] = Counter()
-        self._effects: list[ResourceEffect] = []
+        self._effects: list[messages.ResourceEffect] = []
 
-    def step(self, event: ResourceEvent) -> list[ResourceEffect]:
+    def step(self, event: messages.ResourceEvent) -> list[messages.ResourceEffect]:
         """Take one event; returns the effects to carry out, in order."""
-        if not isinstance(event, SlotFreed):
+        if not isinstance(event, messages.SlotFreed):
             self._now_ms = max(self._now_ms, event.now_ms)
         with self.story:
             self._take(event)
@@ -180,30 +163,30 @@ class ResourceManager:
             self.story.add(name, effect)
         return effects
 
-    def _take(self, event: ResourceEvent) -> None:
-        if not isinstance(event, ResourceTick):
+    def _take(self, event: messages.ResourceEvent) -> None:
+        if not isinstance(event, messages.ResourceTick):
             self.story.add(type(event).__name__, event)
         match event:
-            case DeclareRequirements():
+            case messages.DeclareRequirements():
                 self._on_declared(event)
-            case TaskManagerRegistered():
+            case messages.TaskManagerRegistered():
                 self._on_registered(event)
-            case TaskManagerLostEvent():
+            case messages.TaskManagerLostEvent():
                 self._on_lost(event.resource_id, event.cause)
-            case TaskManagersLeaving():
+            case messages.TaskManagersLeaving():
                 self._on_leaving(event)
-            case TaskManagersAllowed(most):
+            case messages.TaskManagersAllowed(most):
                 self.most = None if self.most is None else max(self.most, most)
-            case TaskManagerStartFailed():
+            case messages.TaskManagerStartFailed():
                 self._on_start_failed(event.resource_id, event.cause)
-            case SlotFreed():
+            case messages.SlotFreed():
                 self._on_slot_freed(event)
-            case ResourceTick():
+            case messages.ResourceTick():
                 self._on_tick()
             case _:
                 assert_never(event)
         self._meet_needs()
-        if isinstance(event, ResourceTick):
+        if isinstance(event, messages.ResourceTick):
             self._release_idle()
 
     @property
@@ -231,27 +214,16 @@ class ResourceManager:
         is_spread = self._settings.load_balance == "SLOTS"
         return is_spread and self.starting.are_awaited(self._now_ms - SPREAD_WAIT_MS)
 
-    def allocated_to(self, job_id: JobId) -> int:
-        """Return how many slots the job has."""
-        return sum(count for (owner, _), count in self._allocated.items() if owner == job_id)
-
-    def check(self) -> None:
-        """Raises BrokenInvariant. For tests, after each step."""
-        with self.story:
-            check_taskmanagers(self.taskmanagers, self.starting, self.most)
-            with_free, of_size = self.taskmanagers.with_free_slots, self.taskmanagers.slots_of_size
-            check_slots(self.taskmanagers, self._allocated, with_free, of_size)
-
     # ------------------------------------------------------------------ events
 
-    def _on_declared(self, event: DeclareRequirements) -> None:
+    def _on_declared(self, event: messages.DeclareRequirements) -> None:
         for (job_id, _), need in self.needs.items():
             if job_id == event.job_id:
                 need.required = 0
         for size, slots in ((UNSIZED, event.slots), *event.sized):
             self.needs.setdefault((event.job_id, size), JobNeed()).required = slots
 
-    def _on_registered(self, event: TaskManagerRegistered) -> None:
+    def _on_registered(self, event: messages.TaskManagerRegistered) -> None:
         resource_id = event.location.resource_id
         was_asked_for = self.starting.pop(resource_id)
         if resource_id in self.taskmanagers:
@@ -259,7 +231,7 @@ class ResourceManager:
         known = self.taskmanagers.staying + len(self.starting)
         if not was_asked_for and self.most is not None and known >= self.most:
             reason = f"there are {self.most} TaskManagers already (penstock.taskmanager.max)"
-            self._effects.append(StopTaskManager(resource_id, reason))
+            self._effects.append(messages.StopTaskManager(resource_id, reason))
             return
         self.taskmanagers.register(event, self._now_ms)
 
@@ -271,7 +243,7 @@ class ResourceManager:
             for slot in known.slots:
                 self._set_free(slot, known.size)
 
-    def _on_leaving(self, event: TaskManagersLeaving) -> None:
+    def _on_leaving(self, event: messages.TaskManagersLeaving) -> None:
         for resource_id in event.resource_ids:
             self.taskmanagers.leave(resource_id)
             self._end_if_left(resource_id)
@@ -280,13 +252,13 @@ class ResourceManager:
         """One that leaves ends as soon as its last slot is free."""
         if self.taskmanagers.has_left(resource_id):
             self.taskmanagers.forget(resource_id)
-            self._effects.append(StopTaskManager(resource_id, "its executor leaves"))
+            self._effects.append(messages.StopTaskManager(resource_id, "its executor leaves"))
 
     def _on_start_failed(self, resource_id: ResourceId, cause: str) -> None:
         if self.starting.pop(resource_id):
             self.start_failures.note(self._now_ms, cause, self._settings)
 
-    def _on_slot_freed(self, event: SlotFreed) -> None:
+    def _on_slot_freed(self, event: messages.SlotFreed) -> None:
         known = self.taskmanagers.get(event.resource_id)
         if known is None or not 0 <= event.slot_index < len(known.slots):
             return
@@ -305,7 +277,7 @@ class ResourceManager:
         for resource_id in self.starting.since(self._now_ms - self._settings.start_timeout_ms):
             seconds = self._settings.start_timeout_ms / 1000
             cause = f"it did not register within {seconds:g} s (penstock.taskmanager.start-timeout)"
-            self._effects.append(StopTaskManager(resource_id, cause))
+            self._effects.append(messages.StopTaskManager(resource_id, cause))
             self._on_start_failed(resource_id, cause)
 
     # ------------------------------------------------------------------ needs
@@ -385,14 +357,14 @@ class ResourceManager:
         slot = SlotOfTaskManager(allocation_id, job_id)
         index = self.taskmanagers.occupy(resource_id, slot)
         self._allocated[job_id, self.taskmanagers[resource_id].size] += 1
-        self._effects.append(RequestSlot(resource_id, index, allocation_id, job_id))
+        self._effects.append(messages.RequestSlot(resource_id, index, allocation_id, job_id))
 
     def _start(self, size: SlotSize) -> None:
         resource_id = ResourceId(f"tm-{self._next_taskmanager}")
         self._next_taskmanager += 1
         is_awaited = not self.start_failures.is_recent(self._now_ms)
         self.starting.add(resource_id, size, self._now_ms, is_awaited=is_awaited)
-        self._effects.append(StartTaskManager(resource_id, self._slots_in(size), size))
+        self._effects.append(messages.StartTaskManager(resource_id, self._slots_in(size), size))
 
     def _report(self, short: AbstractSet[SlotSize]) -> None:
         """Report missing slots: at once if no more can come, else after some seconds; then repeatedly."""
@@ -403,7 +375,7 @@ class ResourceManager:
                 continue
             if need.is_due(self._now_ms, self._settings) or (is_short and need.reported is None):
                 reason = _reason(self, size, is_short=is_short)
-                message = ResourcesMissing(job_id, need.required, held, reason, is_short)
+                message = messages.ResourcesMissing(job_id, need.required, held, reason, is_short)
                 need.reported_at_ms, need.reported = self._now_ms, message
                 self._effects.append(message)
 
@@ -420,7 +392,7 @@ class ResourceManager:
             free -= len(known.slots)
             self.taskmanagers.forget(resource_id)
             reason = "idle longer than resourcemanager.taskmanager-timeout"
-            self._effects.append(StopTaskManager(resource_id, reason))
+            self._effects.append(messages.StopTaskManager(resource_id, reason))
 
 
 def _reason(resources: ResourceManager, size: SlotSize, *, is_short: bool) -> str:

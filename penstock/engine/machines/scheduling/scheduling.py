@@ -8,7 +8,7 @@ Knows no slots: it names vertices. Source: Flink PipelinedRegionSchedulingStrate
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.engine.machines.execution.execution_graph import (
@@ -19,6 +19,7 @@ from penstock.engine.machines.execution.execution_graph import (
 )
 from penstock.engine.machines.execution.regions import Region, Regions
 from penstock.engine.model.errors import BrokenInvariant
+from penstock.engine.model.options.scheduling import ConsumeConstraint
 from penstock.engine.model.states import ExecutionState
 
 
@@ -146,17 +147,7 @@ class PipelinedRegionScheduling:
         return all(partition.is_all_data_produced for partition in partitions)
 
 
-class ConsumeConstraint(StrEnum):
-    """How much of a hybrid input must be there before its consumer starts. Blocking inputs must always be complete."""
-
-    UNFINISHED_PRODUCERS = "UNFINISHED_PRODUCERS"
-    """All its producers are scheduled."""
-    ONLY_FINISHED_PRODUCERS = "ONLY_FINISHED_PRODUCERS"
-    """One of its producers has finished."""
-    ALL_PRODUCERS_FINISHED = "ALL_PRODUCERS_FINISHED"
-    """All its producers have finished."""
-
-
+@dataclass(eq=False, repr=False)
 class VertexwiseScheduling:
     """Which subtasks to deploy next, one by one: for BATCH jobs, whose regions need not be deployed as
     a whole.
@@ -169,14 +160,9 @@ class VertexwiseScheduling:
     Every method returns what to allocate and deploy: lists of one vertex, in topological order.
     """
 
-    def __init__(
-        self,
-        graph: ExecutionGraph,
-        constraint: ConsumeConstraint = ConsumeConstraint.UNFINISHED_PRODUCERS,
-    ) -> None:
-        self._graph = graph
-        self._constraint = constraint
-        self._scheduled: set[int] = set()
+    _graph: ExecutionGraph
+    _constraint: ConsumeConstraint = ConsumeConstraint.UNFINISHED_PRODUCERS
+    _scheduled: set[int] = field(default_factory=set)
 
     def start(self) -> list[list[ExecutionVertex]]:
         """Return the subtasks that read nothing."""

@@ -7,7 +7,7 @@ Knows no pool. Source: Flink RequestSlotMatchingStrategy and its kinds
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
@@ -236,9 +236,9 @@ class SlotProfile:
 
 @dataclass(frozen=True, slots=True)
 class SlotSelection:
-    """Which free slot a request gets: pure functions over a snapshot.
+    """Which free slot a request gets. `slot_pool.FreeSlots` looks for it.
 
-    Knows no pool. Source: Flink LocationPreferenceSlotSelectionStrategy and its two kinds,
+    Source: Flink LocationPreferenceSlotSelectionStrategy and its two kinds,
     PreviousAllocationSlotSelectionStrategy (docs/spec/slots.md#choosing-a-slot,
     #back-to-the-slot-from-before, #which-strategy). Free slots are looked at in the order given.
 
@@ -248,68 +248,8 @@ class SlotSelection:
     is_spreading: bool = False
     is_previous_first: bool = False
 
-    def select(
-        self,
-        free: Iterable[Slot],
-        wanted: SlotProfile,
-        utilization_of: Callable[[ResourceId], float],
-    ) -> tuple[Slot, Locality] | None:
-        """Return the best slot with its locality, or None."""
-        slots: Iterable[Slot] = free
-        if self.is_previous_first:
-            slots = list(free)
-            for slot in slots:
-                if slot.allocation_id in wanted.preferred_allocations:
-                    return slot, Locality.LOCAL
-            slots = [s for s in slots if s.allocation_id not in wanted.reserved_allocations]
-        if not wanted.preferred_locations:
-            return self._without_preference(slots, wanted.profile, utilization_of)
-        return self._by_score(slots, wanted, utilization_of)
-
-    def _without_preference(
-        self,
-        free: Iterable[Slot],
-        profile: ResourceProfile,
-        utilization_of: Callable[[ResourceId], float],
-    ) -> tuple[Slot, Locality] | None:
-        matching = (slot for slot in free if slot.profile.is_matching(profile))
+    def score(self, local_weight: int, host_weight: int, utilization: float) -> float:
+        """Return a score of a slot; higher is better. Utilisation counts only when tasks are to be spread."""
         if self.is_spreading:
-            best = min(matching, key=lambda slot: utilization_of(slot.resource_id), default=None)
-        else:
-            best = next(matching, None)
-        return None if best is None else (best, Locality.UNCONSTRAINED)
-
-    def _by_score(
-        self,
-        free: Iterable[Slot],
-        wanted: SlotProfile,
-        utilization_of: Callable[[ResourceId], float],
-    ) -> tuple[Slot, Locality] | None:
-        local_weights = Counter(resource_id for resource_id, _ in wanted.preferred_locations)
-        host_weights = Counter(host for _, host in wanted.preferred_locations)
-        best: tuple[Slot, Locality] | None = None
-        best_score = float("-inf")
-        for slot in free:
-            if not slot.profile.is_matching(wanted.profile):
-                continue
-            local, host = local_weights[slot.resource_id], host_weights[slot.host]
-            utilization = utilization_of(slot.resource_id) if self.is_spreading else 0.0
-            score = candidate_score(local, host, utilization, is_spreading=self.is_spreading)
-            if score > best_score:
-                best, best_score = (slot, _locality(local, host)), score
-        return best
-
-
-def candidate_score(
-    local_weight: int, host_weight: int, utilization: float, *, is_spreading: bool
-) -> float:
-    """Return a score; higher is better. Utilisation counts only when tasks are to be spread."""
-    if is_spreading:
-        return 20 * local_weight + 2 * host_weight - utilization
-    return 10 * local_weight + host_weight
-
-
-def _locality(local_weight: int, host_weight: int) -> Locality:
-    if local_weight:
-        return Locality.LOCAL
-    return Locality.HOST_LOCAL if host_weight else Locality.NON_LOCAL
+            return 20 * local_weight + 2 * host_weight - utilization
+        return 10 * local_weight + host_weight

@@ -9,8 +9,8 @@ of debouncing by time.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -22,11 +22,9 @@ from penstock.engine.machines.slots.slot_matching import (
     SlotProfile,
     SlotRequest,
     SlotSelection,
-    candidate_score,
     match_requests,
 )
 from penstock.engine.machines.story import Story
-from penstock.engine.model.errors import BrokenInvariant
 from penstock.engine.model.ids import AllocationId, ResourceId, SlotRequestId, TaskManagerLocation
 from penstock.engine.model.messages import SlotOffer
 
@@ -72,12 +70,11 @@ class SlotPool:
     ) -> None:
         self.story = Story("slot pool")
         self._matching = matching
-        self._selection = selection or SlotSelection()
         self._idle_timeout_ms = idle_timeout_ms
         self._task_managers: dict[ResourceId, dict[AllocationId, PooledSlot]] = {}
         self._free_per_task_manager: Counter[ResourceId] = Counter()
         self._free: FreeSlots[PooledSlot] = FreeSlots(
-            self.utilization, is_spreading=self._selection.is_spreading
+            selection or SlotSelection(), self.utilization
         )
         self._by_request: dict[SlotRequestId, PooledSlot] = {}
         self.slots: dict[AllocationId, PooledSlot] = {}
@@ -188,7 +185,7 @@ class SlotPool:
 
     def allocate(self, request: SlotRequest, wanted: SlotProfile) -> Locality | None:
         """Serve the request with a free slot now, or return None and change nothing."""
-        best = self._free.select(self._selection, wanted)
+        best = self._free.select(wanted)
         if best is None:
             return None
         slot, locality = best
@@ -288,24 +285,6 @@ class SlotPool:
         self.floor = 0
         return held
 
-    def check(self) -> None:
-        """Raises BrokenInvariant: the pool's counters do not match the slots."""
-        with self.story:
-            self._check()
-
-    def _check(self) -> None:
-        fulfilled = Counter(slot.counts_for for slot in self.slots.values())
-        used = Counter(slot.counts_for for slot in self._by_request.values())
-        waiting = Counter(request.profile for request in self.pending.values())
-        _expect("fulfilled requirements", +self.fulfilled, fulfilled)
-        _expect("required slots", +self.required, used + waiting)
-        _expect("free slots", len(self._free), len(self.slots) - len(self._by_request))
-        per_task_manager = Counter(slot.resource_id for slot in self._free)
-        _expect("free per TaskManager", +self._free_per_task_manager, per_task_manager)
-        for slot in self.slots.values():
-            is_free = slot.allocation_id in self._free
-            _expect(f"{slot.allocation_id} is free", slot.serves is None, is_free)
-
     # ------------------------------------------------------------------ private
 
     def _outstanding(self, profile: ResourceProfile) -> ResourceProfile | None:
@@ -358,13 +337,6 @@ class SlotPool:
         self.fulfilled[slot.counts_for] -= 1
         if slot.serves is not None:
             self._by_request.pop(slot.serves.request_id, None)
-
-
-def _expect(what: str, got: object, expected: object) -> None:
-    if got != expected:
-        raise BrokenInvariant(
-            f"slot pool: {what}: the counters say {got}, the slots say {expected}."
-        )
 
 
 Slot = TypeVar("Slot", bound=FreeSlot)
@@ -437,10 +409,10 @@ class FreeSlots(Generic[Slot]):
     """
 
     def __init__(
-        self, utilization_of: Callable[[ResourceId], float], *, is_spreading: bool
+        self, selection: SlotSelection, utilization_of: Callable[[ResourceId], float]
     ) -> None:
+        self._selection = selection
         self._utilization_of = utilization_of
-        self._is_spreading = is_spreading
         self._slots: OrderedDict[AllocationId, Slot] = OrderedDict()
         self._order: dict[AllocationId, int] = {}
         self._next_order = 0
@@ -488,7 +460,7 @@ class FreeSlots(Generic[Slot]):
 
     def moved(self, resource_id: ResourceId) -> None:
         """The TaskManager's utilisation or its free slots have changed."""
-        if not self._is_spreading:
+        if not self._selection.is_spreading:
             return
         for shelves in self._by_profile.values():
             shelf = shelves.by_task_manager.get(resource_id)
@@ -499,14 +471,16 @@ class FreeSlots(Generic[Slot]):
             shelves.all.rank(resource_id, rank)
             shelves.by_host[first.host].rank(resource_id, rank)
 
-    def select(self, selection: SlotSelection, wanted: SlotProfile) -> tuple[Slot, Locality] | None:
+    def select(self, wanted: SlotProfile) -> tuple[Slot, Locality] | None:
         """Return the best slot with its locality, or None."""
-        if selection.is_previous_first:
+        if self._selection.is_previous_first:
             previous = [a for a in wanted.preferred_allocations if a in self._slots]
             if previous:
                 return self._slots[min(previous, key=self._order.__getitem__)], Locality.LOCAL
             if wanted.reserved_allocations:  # Rare: the request's own former slot is gone.
-                return selection.select(self, wanted, self._utilization_of)
+                return self._without(wanted.reserved_allocations).select(
+                    replace(wanted, reserved_allocations=frozenset())
+                )
         usable = [
             shelves
             for profile, shelves in self._by_profile.items()
@@ -549,15 +523,21 @@ class FreeSlots(Generic[Slot]):
         _, _, slot, locality = max(found, key=lambda candidate: candidate[:2])
         return slot, locality
 
+    def _without(self, reserved: Container[AllocationId]) -> FreeSlots[Slot]:
+        left = FreeSlots[Slot](self._selection, self._utilization_of)
+        for slot in self:
+            if slot.allocation_id not in reserved:
+                left.add(slot)
+                left.moved(slot.resource_id)
+        return left
+
     def _score(self, local_weight: int, host_weight: int, slot: Slot) -> float:
-        utilization = self._utilization_of(slot.resource_id) if self._is_spreading else 0.0
-        return candidate_score(
-            local_weight, host_weight, utilization, is_spreading=self._is_spreading
-        )
+        used = self._utilization_of(slot.resource_id) if self._selection.is_spreading else 0.0
+        return self._selection.score(local_weight, host_weight, used)
 
     def _best(self, shelves: list[_Shelf[Slot]], usable: list[_Shelves[Slot]]) -> Slot:
         """Return the oldest of these slots; for spreading, that of the least used TaskManager."""
-        if not self._is_spreading:
+        if not self._selection.is_spreading:
             return min((shelf.first() for shelf in shelves), key=self._order_of)
         best = min(
             (shelf.ranks[resource_id], resource_id)

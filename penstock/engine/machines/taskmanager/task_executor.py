@@ -20,48 +20,9 @@ from itertools import count
 from typing import Final, TypeAlias
 
 from penstock.engine.machines.story import Story
+from penstock.engine.model import ids, messages
 from penstock.engine.model.deployment import TaskDeployment
-from penstock.engine.model.errors import BrokenInvariant, ConfigurationError, IllegalTransition
-from penstock.engine.model.ids import (
-    NO_TOKEN,
-    AllocationId,
-    AttemptId,
-    FencingToken,
-    JobId,
-    ResourceId,
-)
-from penstock.engine.model.messages import (
-    AnswerOffers,
-    AskTaskManager,
-    CancelTask,
-    CheckpointFailureReason,
-    DeclineCheckpoint,
-    DeployTask,
-    EndTaskManager,
-    FailureInfo,
-    Fenced,
-    FreeSlot,
-    JobManagerLost,
-    OfferSlots,
-    PartitionStateAnswer,
-    RegistrationAccepted,
-    ReleaseLocalState,
-    ReleasePartitions,
-    RequestSlot,
-    Shutdown,
-    SlotFreed,
-    SlotOffer,
-    SlotTimedOut,
-    StartSlotTimer,
-    StartTask,
-    StopTask,
-    TaskEnded,
-    TaskManagerEffect,
-    TaskManagerEvent,
-    TaskStateChanged,
-    ToTask,
-    TriggerCheckpoint,
-)
+from penstock.engine.model.errors import ConfigurationError, IllegalTransition
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
 from penstock.engine.model.states import ExecutionState, SlotState
 
@@ -75,20 +36,20 @@ class TaskExecutor:
     `is_ending`: no message counts any more.
     """
 
-    def __init__(self, resource_id: ResourceId, slots: int, size: SlotSize = UNSIZED) -> None:
+    def __init__(self, resource_id: ids.ResourceId, slots: int, size: SlotSize = UNSIZED) -> None:
         """Raises ConfigurationError: less than one slot."""
-        self.leader = NO_TOKEN
+        self.leader = ids.NO_TOKEN
         self.is_ending = False
         self.slots = TaskSlots(slots)
         self.story = Story(f"TaskManager {resource_id}")
         self._resource_id = resource_id
         self._size = size
-        self._jobs: set[JobId] = set()
-        self._slot_of: dict[AttemptId, TaskSlot] = {}
-        self._effects: list[TaskManagerEffect] = []
+        self._jobs: set[ids.JobId] = set()
+        self._slot_of: dict[ids.AttemptId, TaskSlot] = {}
+        self._effects: list[messages.TaskManagerEffect] = []
         self._event = ""
 
-    def step(self, event: TaskManagerEvent) -> list[TaskManagerEffect]:
+    def step(self, event: messages.TaskManagerEvent) -> list[messages.TaskManagerEffect]:
         """Take one event; returns the effects to carry out, in order."""
         self._event = type(event).__name__
         with self.story:
@@ -96,66 +57,60 @@ class TaskExecutor:
         effects, self._effects = self._effects, []
         return effects
 
-    def _take(self, event: TaskManagerEvent) -> None:
+    def _take(self, event: messages.TaskManagerEvent) -> None:
         if self.is_ending:
-            if isinstance(event, TaskEnded):
+            if isinstance(event, messages.TaskEnded):
                 self._on_task_ended(event.attempt_id)
             return
         match event:
-            case RegistrationAccepted():
+            case messages.RegistrationAccepted():
                 self._on_leader(event.fencing_token)
-            case SlotTimedOut():
+            case messages.SlotTimedOut():
                 self._move(self.slots.slot(event.allocation_id), SlotEvent.TIME_OUT, "timed out")
-            case TaskEnded():
+            case messages.TaskEnded():
                 self._on_task_ended(event.attempt_id)
-            case JobManagerLost():
+            case messages.JobManagerLost():
                 self._end(event.cause)
             case _ if self._counts(event):
                 self._take_from_leader(event)
 
-    def _counts(self, message: Fenced) -> bool:
+    def _counts(self, message: messages.Fenced) -> bool:
         """Whether the message comes from the JobManager that we are registered with."""
         token = message.fencing_token
-        if token == NO_TOKEN or token != self.leader:
+        if token == ids.NO_TOKEN or token != self.leader:
             self.story.add(self._event, f"dropped: fencing token '{token}' is not '{self.leader}'")
             return False
         return True
 
-    def _take_from_leader(self, message: Fenced) -> None:
+    def _take_from_leader(self, message: messages.Fenced) -> None:
         match message:
-            case RequestSlot():
+            case messages.RequestSlot():
                 self._on_request_slot(message)
-            case AnswerOffers():
+            case messages.AnswerOffers():
                 for allocation_id in message.accepted:
                     self._move(self.slots.slot(allocation_id), SlotEvent.ACCEPT)
                 for allocation_id in message.rejected:
                     self._free(allocation_id, "the JobMaster did not need it")
-            case FreeSlot():
+            case messages.FreeSlot():
                 self._free(message.allocation_id, message.cause)
-            case DeployTask():
+            case messages.DeployTask():
                 self._on_deploy(message.deployment)
-            case CancelTask():
+            case messages.CancelTask():
                 self._on_cancel(message.attempt_id)
-            case ReleasePartitions() | PartitionStateAnswer() | AskTaskManager():
+            case (
+                messages.ReleasePartitions()
+                | messages.PartitionStateAnswer()
+                | messages.AskTaskManager()
+            ):
                 self._effects.append(message)
-            case Shutdown():
+            case messages.Shutdown():
                 self._end(message.reason)
             case _:
                 self._pass_on(message)
 
-    def check(self) -> None:
-        """Raises BrokenInvariant. For tests, after each step."""
-        with self.story:
-            self.slots.check()
-            seats = {attempt: slot for slot in self.slots for attempt in slot.attempts}
-            if seats != self._slot_of:
-                raise BrokenInvariant(
-                    f"'every task sits in one slot' does not hold: {seats} and {self._slot_of}."
-                )
-
     # ------------------------------------------------------------------ the JobManager
 
-    def _on_leader(self, token: FencingToken) -> None:
+    def _on_leader(self, token: ids.FencingToken) -> None:
         if token == self.leader:
             return  # A repeated message.
         former, self.leader = self.leader, token
@@ -167,11 +122,11 @@ class TaskExecutor:
     def _end(self, cause: str) -> None:
         self.is_ending = True
         self.story.add(self._event, "ends:", cause)
-        self._effects.append(EndTaskManager(cause))
+        self._effects.append(messages.EndTaskManager(cause))
 
     # ------------------------------------------------------------------ slots
 
-    def _on_request_slot(self, message: RequestSlot) -> None:
+    def _on_request_slot(self, message: messages.RequestSlot) -> None:
         self._jobs.add(message.job_id)
         allocation_id, index = message.allocation_id, message.slot_index
         slot = self.slots.requested(index, message.job_id, allocation_id)
@@ -182,9 +137,9 @@ class TaskExecutor:
         is_new = slot.state is SlotState.FREE
         self._move(slot, SlotEvent.REQUEST)
         if is_new:
-            self._effects.append(StartSlotTimer(allocation_id))
+            self._effects.append(messages.StartSlotTimer(allocation_id))
 
-    def _free(self, allocation_id: AllocationId, cause: str) -> None:
+    def _free(self, allocation_id: ids.AllocationId, cause: str) -> None:
         self._move(self.slots.slot(allocation_id), SlotEvent.FREE, cause)
 
     def _move(
@@ -199,10 +154,12 @@ class TaskExecutor:
             moved = f"{slot.allocation_id} {old}->{slot.state}"
             self.story.add(self._event, moved, f"cause={cause or event.lower()}")
         if consequence is SlotConsequence.OFFER:
-            offer = SlotOffer(slot.allocation_id, slot.index, self._size)
-            self._effects.append(OfferSlots(self._resource_id, (offer,)))
+            offer = messages.SlotOffer(slot.allocation_id, slot.index, self._size)
+            self._effects.append(messages.OfferSlots(self._resource_id, (offer,)))
         elif consequence is SlotConsequence.STOP_TASKS:
-            self._effects += [StopTask(a, _RELEASED + cause) for a in sorted(slot.attempts)]
+            self._effects += [
+                messages.StopTask(a, _RELEASED + cause) for a in sorted(slot.attempts)
+            ]
             if not slot.attempts:
                 self._move(slot, SlotEvent.EMPTY)
         elif consequence is SlotConsequence.GIVE_BACK:
@@ -211,8 +168,8 @@ class TaskExecutor:
 
     def _give_back(self, slot: TaskSlot) -> None:
         self.slots.drop(slot)
-        self._effects.append(ReleaseLocalState(slot.allocation_id))
-        self._effects.append(SlotFreed(self._resource_id, slot.index, slot.allocation_id))
+        self._effects.append(messages.ReleaseLocalState(slot.allocation_id))
+        self._effects.append(messages.SlotFreed(self._resource_id, slot.index, slot.allocation_id))
 
     # ------------------------------------------------------------------ tasks
 
@@ -240,7 +197,7 @@ class TaskExecutor:
             slot.add(attempt_id)
             self._slot_of[attempt_id] = slot
             self.story.add(self._event, f"{attempt_id} starts in {allocation_id}")
-            self._effects.append(StartTask(deployment))
+            self._effects.append(messages.StartTask(deployment))
 
     def _refuse(self, deployment: TaskDeployment, why: str) -> None:
         """Report the refusal; the JobMaster places the task again."""
@@ -248,15 +205,15 @@ class TaskExecutor:
         self.story.add(self._event, f"{attempt_id} refused: {why}")
         where = f"  while deploying {deployment.vertex_name} on {self._resource_id}"
         text = f"{_REFUSED}: {attempt_id}: {why}. The JobMaster will place the task again.\n{where}"
-        failure = FailureInfo(_REFUSED, text)
-        self._effects.append(TaskStateChanged(attempt_id, ExecutionState.FAILED, failure))
+        failure = messages.FailureInfo(_REFUSED, text)
+        self._effects.append(messages.TaskStateChanged(attempt_id, ExecutionState.FAILED, failure))
 
-    def _on_cancel(self, attempt_id: AttemptId) -> None:
+    def _on_cancel(self, attempt_id: ids.AttemptId) -> None:
         if attempt_id in self._slot_of:  # Otherwise it has ended in the meantime.
             self.story.add(self._event, f"{attempt_id} is to stop")
-            self._effects.append(StopTask(attempt_id, "its JobMaster cancels it"))
+            self._effects.append(messages.StopTask(attempt_id, "its JobMaster cancels it"))
 
-    def _on_task_ended(self, attempt_id: AttemptId) -> None:
+    def _on_task_ended(self, attempt_id: ids.AttemptId) -> None:
         slot = self._slot_of.pop(attempt_id, None)
         if slot is None:
             return
@@ -264,15 +221,15 @@ class TaskExecutor:
         if slot.leave(attempt_id):
             self._move(slot, SlotEvent.EMPTY)
 
-    def _pass_on(self, message: ToTask) -> None:
+    def _pass_on(self, message: messages.ToTask) -> None:
         """Pass a message on to its task. If the task has ended, only a checkpoint's trigger is
         answered, by declining.
         """
         if message.attempt_id in self._slot_of:
             self._effects.append(message)
-        elif isinstance(message, TriggerCheckpoint):
-            reason = CheckpointFailureReason.TASK_CLOSING
-            declined = DeclineCheckpoint(message.attempt_id, message.checkpoint_id, reason)
+        elif isinstance(message, messages.TriggerCheckpoint):
+            reason = messages.CheckpointFailureReason.TASK_CLOSING
+            declined = messages.DeclineCheckpoint(message.attempt_id, message.checkpoint_id, reason)
             self._effects.append(declined)
 
 
@@ -357,18 +314,18 @@ class TaskSlot:
     """One allocation. `ended`: attempts that were in it; a repeated message does not start them again."""
 
     index: int
-    job_id: JobId
-    allocation_id: AllocationId
+    job_id: ids.JobId
+    allocation_id: ids.AllocationId
     state: SlotState = SlotState.FREE
-    attempts: set[AttemptId] = field(default_factory=set)
-    ended: set[AttemptId] = field(default_factory=set)
+    attempts: set[ids.AttemptId] = field(default_factory=set)
+    ended: set[ids.AttemptId] = field(default_factory=set)
 
     def move(self, event: SlotEvent) -> SlotConsequence:
         """Raises: IllegalTransition."""
         self.state, consequence = step(self.allocation_id, self.state, event)
         return consequence
 
-    def add(self, attempt_id: AttemptId) -> None:
+    def add(self, attempt_id: ids.AttemptId) -> None:
         """Add an attempt. Raises: IllegalTransition: the slot is not active, or the attempt is or was in it."""
         is_known = attempt_id in self.attempts or attempt_id in self.ended
         if self.state is not SlotState.ACTIVE or is_known:
@@ -376,7 +333,7 @@ class TaskSlot:
             raise IllegalTransition(f"slot {self.allocation_id} cannot take {attempt_id}: {why}.")
         self.attempts.add(attempt_id)
 
-    def leave(self, attempt_id: AttemptId) -> bool:
+    def leave(self, attempt_id: ids.AttemptId) -> bool:
         """The attempt has ended. Returns: whether none is left."""
         self.attempts.remove(attempt_id)
         self.ended.add(attempt_id)
@@ -404,11 +361,13 @@ class TaskSlots:
                 "taskmanager.numberOfTaskSlots to 1 or more."
             )
         self._count = slots
-        self._by_allocation: dict[AllocationId, TaskSlot] = {}
+        self._by_allocation: dict[ids.AllocationId, TaskSlot] = {}
         self._by_index: dict[int, TaskSlot] = {}
-        self._past: set[AllocationId] = set()
+        self._past: set[ids.AllocationId] = set()
 
-    def requested(self, index: int, job_id: JobId, allocation_id: AllocationId) -> TaskSlot | None:
+    def requested(
+        self, index: int, job_id: ids.JobId, allocation_id: ids.AllocationId
+    ) -> TaskSlot | None:
         """Return the slot of this allocation; a new one is made. `index` -1: any, dynamic.
 
         None: the place is taken, or the allocation is over; a repeated request does not bring it
@@ -428,11 +387,11 @@ class TaskSlots:
         self._by_allocation[allocation_id] = self._by_index[index] = slot
         return slot
 
-    def slot(self, allocation_id: AllocationId) -> TaskSlot | None:
+    def slot(self, allocation_id: ids.AllocationId) -> TaskSlot | None:
         """Return the slot; None: the allocation was never here, or is over."""
         return self._by_allocation.get(allocation_id)
 
-    def owner(self, index: int) -> AllocationId | None:
+    def owner(self, index: int) -> ids.AllocationId | None:
         """Return the allocation that has the place now."""
         slot = self._by_index.get(index)
         return None if slot is None else slot.allocation_id
@@ -448,24 +407,3 @@ class TaskSlots:
 
     def __len__(self) -> int:
         return len(self._by_allocation)
-
-    def check(self) -> None:
-        """Raises BrokenInvariant with the name of the law."""
-        places = [slot.index for slot in self._by_allocation.values()]
-        _expect("a place has one allocation", places, len(places) == len(set(places)))
-        is_mutual = {s.allocation_id for s in self._by_index.values()} == set(self._by_allocation)
-        _expect("every allocation has its place", self._by_index, is_mutual)
-        for slot in self._by_allocation.values():
-            _expect("what is counted as taken is not free", slot, slot.state is not SlotState.FREE)
-            is_new = slot.allocation_id not in self._past
-            _expect("an allocation that is over stays over", slot, is_new)
-            may_run = slot.state in {SlotState.ACTIVE, SlotState.RELEASING} or not slot.attempts
-            _expect("tasks sit in slots that a job has taken", slot, may_run)
-            is_busy = slot.state is not SlotState.RELEASING or bool(slot.attempts)
-            _expect("a slot that is being released has tasks", slot, is_busy)
-            _expect("no task runs after its end", slot, not slot.attempts & slot.ended)
-
-
-def _expect(name: str, what: object, holds: bool) -> None:
-    if not holds:
-        raise BrokenInvariant(f"'{name}' does not hold for {what}.")

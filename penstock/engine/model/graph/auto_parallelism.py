@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.model.key_groups import MAX_PARALLELISM_LIMIT
-from penstock.engine.model.options.option import Option
 from penstock.engine.model.options.scheduling import AdaptiveBatchOptions, SchedulingOptions
 
 UNDECIDED: Final = -1
@@ -45,37 +43,16 @@ def auto_parallelism_of(settings: Settings, slots: int) -> AutoParallelism | Non
     is_set = settings.is_set(SchedulingOptions.DEFAULT_PARALLELISM)
     if is_set or not settings.get(AdaptiveBatchOptions.ENABLED):
         return None
-    least = _count(settings, AdaptiveBatchOptions.MIN_PARALLELISM)
-    most = _count(settings, AdaptiveBatchOptions.MAX_PARALLELISM)
+    least = settings.get(AdaptiveBatchOptions.MIN_PARALLELISM)
+    most = settings.get(AdaptiveBatchOptions.MAX_PARALLELISM)
     if least > most:
         raise ConfigurationError(
             f"option '{AdaptiveBatchOptions.MIN_PARALLELISM.key}' is {least}, more than '{AdaptiveBatchOptions.MAX_PARALLELISM.key}', which is {most}. "
             "Lower the first or raise the second."
         )
     volume = settings.get(AdaptiveBatchOptions.AVG_DATA_VOLUME_PER_TASK)
-    if volume < 1:
-        raise ConfigurationError(
-            f"option '{AdaptiveBatchOptions.AVG_DATA_VOLUME_PER_TASK.key}' is {volume} bytes, but a subtask has to read something. "
-            "Give a size, such as 16 mb."
-        )
-    sources = min(max(slots, 1), most)
-    sources_option = AdaptiveBatchOptions.DEFAULT_SOURCE_PARALLELISM
-    source_parallelism = settings.get(sources_option)
-    if source_parallelism is not None:
-        sources = _checked(sources_option, source_parallelism)
-    return AutoParallelism(least, most, volume, sources)
-
-
-def _count(settings: Settings, option: Option[int]) -> int:
-    return _checked(option, settings.get(option))
-
-
-def _checked(option: Option[Any], value: int) -> int:
-    if not 1 <= value <= MAX_PARALLELISM_LIMIT:
-        raise ConfigurationError(
-            f"option '{option.key}' is {value}, but it takes 1 to {MAX_PARALLELISM_LIMIT}. Change the setting."
-        )
-    return value
+    sources = settings.get(AdaptiveBatchOptions.DEFAULT_SOURCE_PARALLELISM)
+    return AutoParallelism(least, most, volume, sources or min(max(slots, 1), most))
 
 
 def decided(auto: AutoParallelism, read_bytes: int, most: int) -> int:

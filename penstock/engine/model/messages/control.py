@@ -6,15 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.engine.model import ids
 from penstock.engine.model.deployment import SparkTask
-from penstock.engine.model.ids import (
-    NO_TOKEN,
-    AttemptId,
-    BlobKey,
-    FencingToken,
-    ResourceId,
-    ResultPartitionId,
-)
 from penstock.engine.model.messages.shared import SlotOffer, TaskIo
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
 from penstock.engine.model.states import ExecutionState
@@ -26,7 +19,7 @@ class RegisterTaskManager:
     Spark.
     """
 
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
     host: str
     data_port: int
     slots: int
@@ -42,14 +35,14 @@ class RegisterTaskManager:
 class RegistrationAccepted:
     """(wire)"""
 
-    fencing_token: FencingToken
+    fencing_token: ids.FencingToken
 
 
 @dataclass(frozen=True, slots=True)
 class OfferSlots:
     """(wire)"""
 
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
     offers: tuple[SlotOffer, ...]
 
 
@@ -57,7 +50,7 @@ class OfferSlots:
 class PutBlob:
     """(wire) The bytes of a blob, before the first deployment that names it."""
 
-    key: BlobKey
+    key: ids.BlobKey
     data: bytes
 
 
@@ -65,16 +58,16 @@ class PutBlob:
 class Heartbeat:
     """(wire) `progress` rises whenever a mailbox of the TaskManager turns."""
 
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
     progress: int
-    ios: tuple[tuple[AttemptId, TaskIo], ...] = ()
+    ios: tuple[tuple[ids.AttemptId, TaskIo], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsReport:
     """(wire) All metrics of a TaskManager, or those of a task that ends. `payload`: see `engine/metrics/report_format.py`."""
 
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
     payload: bytes
 
 
@@ -82,7 +75,7 @@ class MetricsReport:
 class ProcessStopped:
     """(wire) From a supervisor, in place of a heartbeat: a signal or a debugger has stopped its TaskManager."""
 
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +90,7 @@ class ProcessEnded:
     `last_lines`: of a TaskManager's log.
     """
 
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
     cause: str
     last_lines: bytes = b""
 
@@ -113,7 +106,7 @@ class KillTaskManager:
 class SplitRequest:
     """(wire) A source reader asks for a split."""
 
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
     node_id: int
     host: str
 
@@ -122,7 +115,7 @@ class SplitRequest:
 class SourceEvent:
     """(wire) An event of a source reader for its enumerator. `event`: plain data."""
 
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
     node_id: int
     event: object
 
@@ -131,7 +124,7 @@ class SourceEvent:
 class ReportedWatermark:
     """(wire) The watermark of a source with watermark alignment; 2^63-1: it is idle or has ended."""
 
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
     node_id: int
     watermark_ms: int
 
@@ -140,29 +133,29 @@ class ReportedWatermark:
 class MaxAllowedWatermark:
     """(wire) A source waits while its watermark is above this one (Flink's WatermarkAlignmentEvent)."""
 
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
     node_id: int
     watermark_ms: int
-    fencing_token: FencingToken = NO_TOKEN
+    fencing_token: ids.FencingToken = ids.NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class AddSplits:
     """(wire) Splits for a reader, pickled by the driver; only the TaskManager opens them."""
 
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
     node_id: int
     splits: bytes
-    fencing_token: FencingToken = NO_TOKEN
+    fencing_token: ids.FencingToken = ids.NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class NoMoreSplits:
     """(wire)"""
 
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
     node_id: int
-    fencing_token: FencingToken = NO_TOKEN
+    fencing_token: ids.FencingToken = ids.NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +167,7 @@ class DriverData:
     """
 
     stream: str
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
     records: int
     payload: bytes
     behind_checkpoint: int = -1
@@ -185,16 +178,16 @@ class DriverCredit:
     """(wire) The driver took `frames` frames of this stream from this attempt."""
 
     stream: str
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
     frames: int
-    fencing_token: FencingToken = NO_TOKEN
+    fencing_token: ids.FencingToken = ids.NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class UserOutput:
     """(wire) What a user function wrote to stdout or stderr."""
 
-    attempt_id: AttemptId | None
+    attempt_id: ids.AttemptId | None
     operator: str
     text: str
     is_error: bool
@@ -205,25 +198,25 @@ class Shutdown:
     """(wire) End all tasks and exit."""
 
     reason: str
-    fencing_token: FencingToken = NO_TOKEN
+    fencing_token: ids.FencingToken = ids.NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStateQuestion:
     """(wire) A consumer got PartitionNotFound, and asks for the state of the producer."""
 
-    consumer: AttemptId
-    partition_id: ResultPartitionId
+    consumer: ids.AttemptId
+    partition_id: ids.ResultPartitionId
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStateAnswer:
     """(wire) `producer_state` None: the attempt is not known any more."""
 
-    consumer: AttemptId
-    partition_id: ResultPartitionId
+    consumer: ids.AttemptId
+    partition_id: ids.ResultPartitionId
     producer_state: ExecutionState | None
-    fencing_token: FencingToken = NO_TOKEN
+    fencing_token: ids.FencingToken = ids.NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +231,7 @@ class LogEvent:
     level: int
     level_name: str
     logger: str
-    attempt_id: AttemptId | None
+    attempt_id: ids.AttemptId | None
     operator: str
     text: str
     sameness: str
@@ -249,7 +242,7 @@ class LogEvent:
 class LogEvents:
     """(wire) Warnings and errors of a TaskManager's tasks. `left_out`: how many more there were."""
 
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
     events: tuple[LogEvent, ...]
     left_out: int = 0
 
@@ -262,7 +255,7 @@ class PartitionRequest:
     the consumer at the producer; None: any number.
     """
 
-    partition_id: ResultPartitionId
+    partition_id: ids.ResultPartitionId
     subpartition: int
     credit: int
     buffer_bytes: int
@@ -281,5 +274,5 @@ class StateRequest:
 class TaskEventFor:
     """An event of a consumer for the producer of a partition. `event`: plain data."""
 
-    partition_id: ResultPartitionId
+    partition_id: ids.ResultPartitionId
     event: object

@@ -5,22 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from penstock.engine.model import ids
 from penstock.engine.model.checkpoints import SubtaskState
 from penstock.engine.model.deployment import ShuffleDescriptor, TaskDeployment
 from penstock.engine.model.elastic import Rescales
 from penstock.engine.model.graph.job_graph import JobGraph
-from penstock.engine.model.ids import (
-    NO_TOKEN,
-    AllocationId,
-    AttemptId,
-    ExecutionVertexId,
-    FencingToken,
-    JobId,
-    PartitionId,
-    ResourceId,
-    TaskManagerLocation,
-    VertexId,
-)
 from penstock.engine.model.messages.checkpoints import CheckpointEffect, CheckpointEvent
 from penstock.engine.model.messages.shared import (
     Committable,
@@ -40,7 +29,7 @@ class StartScheduling:
 
 @dataclass(frozen=True, slots=True)
 class SlotsOffered:
-    location: TaskManagerLocation
+    location: ids.TaskManagerLocation
     offers: tuple[SlotOffer, ...]
     now_ms: int
 
@@ -52,7 +41,7 @@ class TaskStateChanged:
     `final_state`: what a savepoint holds of a task that is FINISHED and whose `committables` have not been committed yet.
     """
 
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
     state: ExecutionState
     failure: FailureInfo | None = None
     committables: tuple[Committable, ...] = ()
@@ -72,7 +61,7 @@ class TaskReported:
 class TaskIoReported:
     """The counters of a TaskManager's tasks, as its heartbeat reports them."""
 
-    ios: tuple[tuple[AttemptId, TaskIo], ...]
+    ios: tuple[tuple[ids.AttemptId, TaskIo], ...]
     now_ms: int
 
 
@@ -80,13 +69,13 @@ class TaskIoReported:
 class PartitionDataProduced:
     """(wire) A blocking partition is complete and can be consumed."""
 
-    attempt_id: AttemptId
-    partition_id: PartitionId
+    attempt_id: ids.AttemptId
+    partition_id: ids.PartitionId
 
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerGone:
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
     cause: str
     now_ms: int
 
@@ -95,7 +84,7 @@ class TaskManagerGone:
 class TaskManagersLeaving:
     """The host takes these TaskManagers away soon. They still work. To the ResourceManager too."""
 
-    resource_ids: tuple[ResourceId, ...]
+    resource_ids: tuple[ids.ResourceId, ...]
     cause: str
     now_ms: int
 
@@ -152,7 +141,7 @@ class TimerFired:
 class RescaleJob:
     """What parallelism the job may have from now on: (vertex, lower bound, upper bound) of all its vertices."""
 
-    bounds: tuple[tuple[VertexId, int, int], ...]
+    bounds: tuple[tuple[ids.VertexId, int, int], ...]
     now_ms: int
 
 
@@ -183,7 +172,7 @@ class DeclareRequirements:
     `slots`: without a given size. `sized`: how many of each size, in addition.
     """
 
-    job_id: JobId
+    job_id: ids.JobId
     slots: int
     now_ms: int = 0
     sized: tuple[tuple[SlotSize, int], ...] = ()
@@ -193,53 +182,53 @@ class DeclareRequirements:
 class AnswerOffers:
     """Tells a TaskManager which of its offered slots the job takes; it frees the others."""
 
-    resource_id: ResourceId
-    accepted: tuple[AllocationId, ...]
-    rejected: tuple[AllocationId, ...]
-    fencing_token: FencingToken = NO_TOKEN
+    resource_id: ids.ResourceId
+    accepted: tuple[ids.AllocationId, ...]
+    rejected: tuple[ids.AllocationId, ...]
+    fencing_token: ids.FencingToken = ids.NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class DeployTask:
     """(wire)"""
 
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
     deployment: TaskDeployment
-    fencing_token: FencingToken = NO_TOKEN
+    fencing_token: ids.FencingToken = ids.NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class CancelTask:
-    resource_id: ResourceId
-    attempt_id: AttemptId
-    fencing_token: FencingToken = NO_TOKEN
+    resource_id: ids.ResourceId
+    attempt_id: ids.AttemptId
+    fencing_token: ids.FencingToken = ids.NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class UpdatePartitions:
     """The places of producers that were not known when their consumer was deployed."""
 
-    resource_id: ResourceId
-    attempt_id: AttemptId
+    resource_id: ids.ResourceId
+    attempt_id: ids.AttemptId
     descriptors: tuple[ShuffleDescriptor, ...]
-    fencing_token: FencingToken = NO_TOKEN
+    fencing_token: ids.FencingToken = ids.NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasePartitions:
-    resource_id: ResourceId
-    partitions: tuple[tuple[PartitionId, AttemptId], ...]
-    fencing_token: FencingToken = NO_TOKEN
+    resource_id: ids.ResourceId
+    partitions: tuple[tuple[ids.PartitionId, ids.AttemptId], ...]
+    fencing_token: ids.FencingToken = ids.NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class FreeSlot:
     """The job gives a slot back (job end, idle too long)."""
 
-    resource_id: ResourceId
-    allocation_id: AllocationId
+    resource_id: ids.ResourceId
+    allocation_id: ids.AllocationId
     cause: str
-    fencing_token: FencingToken = NO_TOKEN
+    fencing_token: ids.FencingToken = ids.NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +246,7 @@ class ResetSubtasks:
     `checkpoint_id`: splits and committables from before this checkpoint stay; None: the subtasks begin anew.
     """
 
-    vertices: tuple[ExecutionVertexId, ...]
+    vertices: tuple[ids.ExecutionVertexId, ...]
     is_global: bool
     checkpoint_id: int | None = None
 
@@ -272,11 +261,11 @@ class GraphReplaced:
     """
 
     job_graph: JobGraph
-    former: tuple[ExecutionVertexId, ...]
+    former: tuple[ids.ExecutionVertexId, ...]
     first_attempt: int
     checkpoint_id: int | None
     is_planned: bool
-    kept: frozenset[VertexId] = frozenset()
+    kept: frozenset[ids.VertexId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +290,7 @@ class JobStatusChanged:
 class ExecutionStateChanged:
     """One line of the job's story, for console, log and REST."""
 
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
     old: ExecutionState
     new: ExecutionState
     now_ms: int

@@ -26,7 +26,6 @@ class FailureInfo:
     text: str
     is_user_code: bool = False
     is_recoverable: bool = True
-    is_task_manager_lost: bool = False
     lost_partition: PartitionId | None = None
     lost_task_manager: ResourceId | None = None
 

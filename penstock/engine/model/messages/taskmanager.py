@@ -9,16 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias, get_args
 
+from penstock.engine.model import ids
 from penstock.engine.model.deployment import TaskDeployment
-from penstock.engine.model.ids import (
-    NO_TOKEN,
-    AllocationId,
-    AttemptId,
-    FencingToken,
-    JobId,
-    ResourceId,
-    TaskManagerLocation,
-)
 from penstock.engine.model.messages.checkpoints import (
     DeclineCheckpoint,
     NotifyCheckpointAborted,
@@ -53,7 +45,7 @@ from penstock.engine.model.slot_size import UNSIZED, SlotSize
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerRegistered:
-    location: TaskManagerLocation
+    location: ids.TaskManagerLocation
     slots: int
     now_ms: int
     size: SlotSize = UNSIZED
@@ -63,7 +55,7 @@ class TaskManagerRegistered:
 class TaskManagerLostEvent:
     """A TaskManager's connection broke, its lease ran out, or its host ended."""
 
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
     cause: str
     now_ms: int
 
@@ -72,7 +64,7 @@ class TaskManagerLostEvent:
 class TaskManagerStartFailed:
     """A requested TaskManager will not come."""
 
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
     cause: str
     now_ms: int
 
@@ -111,14 +103,14 @@ class StartTaskManager:
     `size`: of its one slot, or UNSIZED: the usual TaskManager.
     """
 
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
     slots: int
     size: SlotSize = UNSIZED
 
 
 @dataclass(frozen=True, slots=True)
 class StopTaskManager:
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
     reason: str
 
 
@@ -126,18 +118,18 @@ class StopTaskManager:
 class RequestSlot:
     """(wire) Allocate this slot to the job and offer it to the job's JobMaster."""
 
-    resource_id: ResourceId
+    resource_id: ids.ResourceId
     slot_index: int
-    allocation_id: AllocationId
-    job_id: JobId
-    fencing_token: FencingToken = NO_TOKEN
+    allocation_id: ids.AllocationId
+    job_id: ids.JobId
+    fencing_token: ids.FencingToken = ids.NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class ResourcesMissing:
     """To the JobMaster, as NotEnoughResources. The console also prints it, after 3 s and then every 30 s. `is_final`: none is on its way."""
 
-    job_id: JobId
+    job_id: ids.JobId
     wanted: int
     available: int
     reason: str
@@ -177,14 +169,14 @@ FENCED: Final[frozenset[type]] = frozenset(get_args(Fenced))
 class SlotTimedOut:
     """A timer set with StartSlotTimer. A late one must be harmless."""
 
-    allocation_id: AllocationId
+    allocation_id: ids.AllocationId
 
 
 @dataclass(frozen=True, slots=True)
 class TaskEnded:
     """A task's code has ended, in whatever way. The task itself reports its state afterwards."""
 
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +195,7 @@ TaskManagerEvent: TypeAlias = (
 class StartSlotTimer:
     """Feed SlotTimedOut back after the slot timeout."""
 
-    allocation_id: AllocationId
+    allocation_id: ids.AllocationId
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +209,7 @@ class StartTask:
 class StopTask:
     """Interrupt the task; it may already be ending."""
 
-    attempt_id: AttemptId
+    attempt_id: ids.AttemptId
     cause: str
 
 
@@ -225,7 +217,7 @@ class StopTask:
 class ReleaseLocalState:
     """The local state of the tasks of this slot is no longer needed on this TaskManager."""
 
-    allocation_id: AllocationId
+    allocation_id: ids.AllocationId
 
 
 @dataclass(frozen=True, slots=True)

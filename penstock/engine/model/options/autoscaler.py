@@ -5,16 +5,20 @@ Differs: where nothing is set, `penstock/engine/model/elastic.py` may have other
 second here.
 """
 
+from enum import StrEnum
+
 from penstock.engine.model.options.option import (
     OptionGroup,
     duration,
     flag,
     number,
+    one_of,
     signed_duration,
     size,
     text,
     texts,
     whole,
+    within,
 )
 
 
@@ -133,14 +137,27 @@ class AutoscalerStepOptions(OptionGroup, title="Autoscaler: steps"):
     """Smallest share of a subtask's rate that a further one is expected to bring."""
 
 
+class ElasticProfile(StrEnum):
+    """The defaults of elastic jobs: of Penstock, or of Flink.
+
+    `penstock.elastic.profile` chooses between them, for options that nobody sets. Does not know the readers of options.
+    Source: none in Flink. Flink's defaults are made for rescales that take minutes.
+
+    Whose defaults count.
+    """
+
+    PENSTOCK = "penstock"
+    FLINK = "flink"
+
+
 class ElasticOptions(OptionGroup, title="Elastic jobs"):
     """When the Adaptive scheduler changes the parallelism of a running job."""
 
-    PROFILE = text("penstock.elastic.profile", "penstock")
+    PROFILE = one_of(ElasticProfile, str.lower)("penstock.elastic.profile", "penstock")
     """Values of the options of this table that are not set. `flink`: their defaults. `penstock`: a cooldown of 10 s,
     stabilization of 2 s at submission, and of 10 s later while TaskManagers are starting, a trigger after at most 5
     s, and 16 rescales kept; because a rescale takes about a second. The tables of the autoscaler have both values."""
-    MODE = text("scheduler-mode")
+    MODE = one_of(("REACTIVE",), str.upper)("scheduler-mode")
     """`reactive`: the job uses all slots that there are, up to the max parallelism of its vertices."""
     WAIT_TIMEOUT = signed_duration(
         "jobmanager.adaptive-scheduler.submission.resource-wait-timeout",
@@ -166,7 +183,7 @@ class ElasticOptions(OptionGroup, title="Elastic jobs"):
         "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout", "1 min"
     )
     """How long a job that could change waits for the rest of the slots that it wants."""
-    MAX_CHECKPOINT_FAILURES = whole(
+    MAX_CHECKPOINT_FAILURES = within(whole, 1)(
         "jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures", "2"
     )
     """A change waits for the next completed checkpoint, or for so many failed ones."""
@@ -177,7 +194,7 @@ class ElasticOptions(OptionGroup, title="Elastic jobs"):
         "jobmanager.adaptive-scheduler.prefer-minimal-taskmanagers", "true"
     )
     """Whether slots that are not needed are left together, so that whole TaskManagers become idle."""
-    HISTORY_SIZE = whole("web.adaptive-scheduler.rescale-history.size", "0")
+    HISTORY_SIZE = within(whole, 0)("web.adaptive-scheduler.rescale-history.size", "0")
     """How many rescales of a job are kept."""
     KEPT_STATE = size("penstock.elastic.kept-state", "128 mb")
     """How much of the state that its subtasks write for a planned change a TaskManager keeps in memory. Subtasks of the

@@ -313,7 +313,8 @@ GROUPS: Final[tuple[type[OptionGroup], ...]] = tuple(
     found
     for file in _FILES
     for found in vars(file).values()
-    if isinstance(found, type) and found.__module__ == file.__name__
+    if isinstance(found, type)
+    if issubclass(found, OptionGroup) and found.__module__ == file.__name__
 )
 """In the order in which the reference page shows them."""
 

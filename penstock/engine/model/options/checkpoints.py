@@ -3,7 +3,30 @@
 Source: Flink CheckpointingOptions, StateRecoveryOptions, StateBackendOptions, RocksDBOptions.
 """
 
-from penstock.engine.model.options.option import OptionGroup, duration, flag, size, text, whole
+from enum import StrEnum
+from typing import Final
+
+from penstock.engine.model.options.option import (
+    OptionGroup,
+    duration,
+    flag,
+    one_of,
+    size,
+    text,
+    whole,
+    within,
+)
+
+EXACTLY_ONCE: Final = "EXACTLY_ONCE"
+CLAIM: Final = "CLAIM"
+
+
+class Retention(StrEnum):
+    """What becomes of completed checkpoints when the job ends."""
+
+    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
+    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
 
 
 class CheckpointOptions(OptionGroup, title="Checkpoints"):
@@ -21,20 +44,20 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
         former="execution.checkpointing.checkpoints-after-tasks-finish.enabled",
     )
     """Whether checkpoints go on after some tasks have finished."""
-    DATA_INLINE_THRESHOLD = size(
+    DATA_INLINE_THRESHOLD = within(size, 0, 1 << 20)(
         "execution.checkpointing.data-inline-threshold",
         "20 kb",
         former="state.backend.fs.memory-threshold",
         older="state.storage.fs.memory-threshold",
     )
-    """State smaller than this is stored in the metadata of the checkpoint."""
+    """State smaller than this is stored in the metadata of the checkpoint. At most 1 mb, because it passes through the driver."""
     DIR = text(
         "execution.checkpointing.dir",
         former="state.backend.fs.checkpointdir",
         older="state.checkpoints.dir",
     )
     """Directory of checkpoints. Driver and executors must share it."""
-    RETENTION = text(
+    RETENTION = one_of(Retention)(
         "execution.checkpointing.externalized-checkpoint-retention", "NO_EXTERNALIZED_CHECKPOINTS"
     )
     """What is kept when a job ends: NO_EXTERNALIZED_CHECKPOINTS (nothing), DELETE_ON_CANCELLATION or
@@ -46,13 +69,13 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
     """With RocksDB: a checkpoint writes only the files of a database that no earlier checkpoint has."""
     INTERVAL = duration("execution.checkpointing.interval")
     """Time between two checkpoints. Without it: only savepoints are taken."""
-    MAX_CONCURRENT = whole("execution.checkpointing.max-concurrent-checkpoints", "1")
+    MAX_CONCURRENT = within(whole, 1)("execution.checkpointing.max-concurrent-checkpoints", "1")
     """How many checkpoints may be in progress at once."""
     MIN_PAUSE = duration("execution.checkpointing.min-pause", "0 ms")
     """Least time from the end of one checkpoint to the start of the next."""
-    MODE = text("execution.checkpointing.mode", "EXACTLY_ONCE")
+    MODE = one_of((EXACTLY_ONCE, "AT_LEAST_ONCE"))("execution.checkpointing.mode", EXACTLY_ONCE)
     """EXACTLY_ONCE or AT_LEAST_ONCE."""
-    NUM_RETAINED = whole(
+    NUM_RETAINED = within(whole, 1)(
         "execution.checkpointing.num-retained", "1", older="state.checkpoints.num-retained"
     )
     """How many completed checkpoints are kept."""
@@ -62,9 +85,11 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
         older="state.savepoints.dir",
     )
     """Directory of savepoints for which none is named."""
-    TIMEOUT = duration("execution.checkpointing.timeout", "10 min")
+    TIMEOUT = within(duration, 10)("execution.checkpointing.timeout", "10 min")
     """A checkpoint that takes longer is aborted."""
-    TOLERABLE_FAILURES = whole("execution.checkpointing.tolerable-failed-checkpoints", "0")
+    TOLERABLE_FAILURES = within(whole, 0)(
+        "execution.checkpointing.tolerable-failed-checkpoints", "0"
+    )
     """How many checkpoints in a row may fail before the job does."""
     UNALIGNED_ENABLED = flag(
         "execution.checkpointing.unaligned.enabled",
@@ -94,7 +119,7 @@ class RecoveryOptions(OptionGroup, title="Recovery"):
     rounded."""
     PATH = text("execution.state-recovery.path", older="execution.savepoint.path")
     """Savepoint or retained checkpoint that the job begins with."""
-    CLAIM_MODE = text(
+    CLAIM_MODE = one_of((CLAIM, "NO_CLAIM"), str.upper)(
         "execution.state-recovery.claim-mode", "NO_CLAIM", older="execution.savepoint-restore-mode"
     )
     """CLAIM: the job owns the checkpoint that it begins with, and deletes it when it is no longer needed. NO_CLAIM: it

@@ -4,7 +4,29 @@ Source: Flink TaskManagerOptions, JobManagerOptions, ResourceManagerOptions, Hea
 CleanupOptions.
 """
 
-from penstock.engine.model.options.option import OptionGroup, duration, flag, number, text, whole
+from enum import StrEnum
+
+from penstock.engine.model.options.option import (
+    OptionGroup,
+    duration,
+    flag,
+    number,
+    one_of,
+    ports,
+    strategy_name,
+    text,
+    whole,
+    within,
+)
+
+
+class LoadBalanceMode(StrEnum):
+    """How tasks are spread over TaskManagers."""
+
+    NONE = "NONE"
+    SLOTS = "SLOTS"
+    TASKS = "TASKS"
+    MIN_RESOURCES = "MIN_RESOURCES"
 
 
 class TaskManagerOptions(OptionGroup, title="TaskManagers"):
@@ -21,7 +43,7 @@ class TaskManagerOptions(OptionGroup, title="TaskManagers"):
     Also how long a TaskManager whose process lives may get no processor."""
     SLOTS = whole("taskmanager.numberOfTaskSlots", "1")
     """Slots of one TaskManager."""
-    LOAD_BALANCE_MODE = text("taskmanager.load-balance.mode", "NONE")
+    LOAD_BALANCE_MODE = one_of(LoadBalanceMode, str.upper)("taskmanager.load-balance.mode", "NONE")
     """How tasks are spread over TaskManagers: NONE, SLOTS, TASKS or MIN_RESOURCES."""
     EVENLY_SPREAD_OUT_SLOTS = flag("cluster.evenly-spread-out-slots", "false")
     """Older way to set load-balance mode SLOTS. Used when taskmanager.load-balance.mode is not set."""
@@ -82,10 +104,10 @@ class JobManagerAddressOptions(OptionGroup, title="Address of the JobManager"):
 
     ADDRESS = text("jobmanager.rpc.address")
     """Address at which TaskManagers dial this driver. Without it: `spark.driver.host`."""
-    PORT = text("jobmanager.rpc.port", "0")
+    PORT = ports("jobmanager.rpc.port", "0")
     """Port at which TaskManagers dial this driver: one port, or ranges such as `50100-50110,50200`. Each job has a port
     of its own. 0: any free port."""
-    BIND_PORT = text("jobmanager.rpc.bind-port")
+    BIND_PORT = ports("jobmanager.rpc.bind-port")
     """Port at which the driver listens, if it differs from the dialled one (behind a NAT). Without it:
     jobmanager.rpc.port."""
     BIND_HOST = text("jobmanager.bind-host")
@@ -100,9 +122,9 @@ class TaskManagerAddressOptions(OptionGroup, title="Addresses of TaskManagers"):
     address. Without it: the address by which it reaches the driver."""
     BIND_HOST = text("taskmanager.bind-host")
     """Address at which a TaskManager listens. Without it: taskmanager.host."""
-    DATA_PORT = text("taskmanager.data.port", "0")
+    DATA_PORT = ports("taskmanager.data.port", "0")
     """Port for data: one port, or ranges, because several TaskManagers may share a host. 0: any free port."""
-    DATA_BIND_PORT = text("taskmanager.data.bind-port")
+    DATA_BIND_PORT = ports("taskmanager.data.bind-port")
     """Port at which a TaskManager listens, if it differs from the dialled one (behind a NAT). Without it:
     taskmanager.data.port."""
 
@@ -159,15 +181,23 @@ class CleanupOptions(OptionGroup, title="Clean-up of ended jobs"):
     """How often a session tries again to remove what is left of a job that has ended: its entry for high
     availability, and its files."""
 
-    STRATEGY = text("cleanup-strategy", "exponential-delay", former="cleanup-strategy.type")
+    STRATEGY = one_of(("none", "fixed-delay", "exponential-delay"), strategy_name)(
+        "cleanup-strategy", "exponential-delay", former="cleanup-strategy.type"
+    )
     """none (also disable, off): it is tried once. fixed-delay, exponential-delay: it is tried again."""
-    FIXED_ATTEMPTS = whole("cleanup-strategy.fixed-delay.attempts", "2147483647")
+    FIXED_ATTEMPTS = within(whole, 0)("cleanup-strategy.fixed-delay.attempts", "2147483647")
     """With fixed-delay: how many times it is tried again."""
-    FIXED_DELAY = duration("cleanup-strategy.fixed-delay.delay", "1 min")
+    FIXED_DELAY = within(duration, 1)("cleanup-strategy.fixed-delay.delay", "1 min")
     """With fixed-delay: after how long."""
-    EXPONENTIAL_ATTEMPTS = whole("cleanup-strategy.exponential-delay.attempts", "2147483647")
+    EXPONENTIAL_ATTEMPTS = within(whole, 0)(
+        "cleanup-strategy.exponential-delay.attempts", "2147483647"
+    )
     """With exponential-delay: how many times it is tried again."""
-    EXPONENTIAL_FIRST = duration("cleanup-strategy.exponential-delay.initial-backoff", "1 s")
+    EXPONENTIAL_FIRST = within(duration, 1)(
+        "cleanup-strategy.exponential-delay.initial-backoff", "1 s"
+    )
     """With exponential-delay: the first pause. Each following one is twice as long."""
-    EXPONENTIAL_LONGEST = duration("cleanup-strategy.exponential-delay.max-backoff", "1 h")
+    EXPONENTIAL_LONGEST = within(duration, 1)(
+        "cleanup-strategy.exponential-delay.max-backoff", "1 h"
+    )
     """With exponential-delay: the longest pause."""

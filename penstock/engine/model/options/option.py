@@ -8,8 +8,9 @@ ConfigurationUtils; differs: the default is a text as Flink prints it, and a kin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Final, Generic, TypeVar, overload
 
 from penstock.engine.model.errors import ConfigurationError
@@ -118,10 +119,23 @@ def ports_in(text: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         first, sign, last = part.strip().partition("-")
-        found += range(int(first), (int(last) if sign else int(first)) + 1)
-    if not found or not all(0 <= port <= _LAST_PORT for port in found):
-        raise ValueError("no ports from 0 to 65535")
+        of_part = range(int(first), (int(last) if sign else int(first)) + 1)
+        if not of_part or not 0 <= of_part[0] <= of_part[-1] <= _LAST_PORT:
+            raise ValueError("no ports from 0 to 65535")
+        found += of_part
     return found
+
+
+def parse_ports(text: str, key: str) -> str:
+    """Check them. No text is left to the reader of the option."""
+    try:
+        ports_in(text or "0")
+    except ValueError:
+        takes = (
+            "ports from 0 to 65535 and ranges of ports, as '50100-50110,50200'; 0 is any free port"
+        )
+        raise refusal(key, text, takes) from None
+    return text
 
 
 def refusal(key: str, value: object, wanted: str) -> ConfigurationError:
@@ -143,6 +157,7 @@ def as_text(value: bool | float | list[str] | dict[str, str]) -> str:
 
 
 T = TypeVar("T")
+S = TypeVar("S", bound=str)
 
 NAME: Final = "<name>"
 """Stands in the key of an option that users may set several times, each time for another name."""
@@ -230,6 +245,41 @@ texts: Final = Kind("list of texts", parse_list)
 separated_texts: Final = Kind("list of texts", parse_separated)
 """Texts that may have commas themselves."""
 pairs: Final = Kind("pairs of texts", parse_map)
+ports: Final = Kind("text", parse_ports)
+"""What `ports_in` reads."""
+
+
+def within(kind: Kind[T], least: float, most: float | None = None) -> Kind[T]:
+    """The same kind, with bounds of its values."""
+    return replace(kind, parse=partial(_parse_within, kind, least, most))
+
+
+def _parse_within(kind: Kind[Any], least: float, most: float | None, text: str, key: str) -> Any:
+    value = kind.parse(text, key)
+    if value < least or (most is not None and value > most):
+        unit = f" {kind.unit}" if kind.unit else ""
+        upper = "" if most is None else f" and at most {most:,}{unit}"
+        raise refusal(key, text, f"at least {least:,}{unit}{upper}")
+    return value
+
+
+def one_of(names: Iterable[S], adapt: Callable[[str], str] = str) -> Kind[S]:
+    """Texts, or an enum of them. `adapt`: makes one of them of another way to write it."""
+    return Kind("text", partial(_parse_one_of, {str(one): one for one in names}, adapt))
+
+
+def strategy_name(text: str) -> str:
+    """The name of a strategy of Flink, which has several for some."""
+    name = text.lower()
+    name = "none" if name in {"off", "disable"} else name
+    return re.sub(r"(?<=[a-z])(delay|rate)$", r"-\1", name.replace("-", ""))
+
+
+def _parse_one_of(names: Mapping[str, S], adapt: Callable[[str], str], text: str, key: str) -> S:
+    found = names.get(adapt(text.strip()))
+    if found is None:
+        raise refusal(key, text, f"one of {', '.join(names)}")
+    return found
 
 
 class OptionGroup:

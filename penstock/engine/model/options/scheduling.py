@@ -3,15 +3,48 @@
 Source: Flink JobManagerOptions, BatchExecutionOptions, RestartStrategyOptions, WebOptions.
 """
 
+from enum import StrEnum
+
+from penstock.engine.model.key_groups import MAX_PARALLELISM_LIMIT
 from penstock.engine.model.options.option import (
     OptionGroup,
     duration,
     flag,
     number,
+    one_of,
     size,
-    text,
+    strategy_name,
     whole,
+    within,
 )
+
+_PARALLELISM = within(whole, 1, MAX_PARALLELISM_LIMIT)
+
+
+class Scheduler(StrEnum):
+    """What jobmanager.scheduler takes."""
+
+    DEFAULT = "Default"
+    ADAPTIVE = "Adaptive"
+    ADAPTIVE_BATCH = "AdaptiveBatch"
+
+
+class FailoverMode(StrEnum):
+    """What restarts after a failure: the regions concerned, or the whole job."""
+
+    REGION = "region"
+    FULL = "full"
+
+
+class ConsumeConstraint(StrEnum):
+    """How much of a hybrid input must be there before its consumer starts. Blocking inputs must always be complete."""
+
+    UNFINISHED_PRODUCERS = "UNFINISHED_PRODUCERS"
+    """All its producers are scheduled."""
+    ONLY_FINISHED_PRODUCERS = "ONLY_FINISHED_PRODUCERS"
+    """One of its producers has finished."""
+    ALL_PRODUCERS_FINISHED = "ALL_PRODUCERS_FINISHED"
+    """All its producers have finished."""
 
 
 class SchedulingOptions(OptionGroup, title="Slots and scheduling"):
@@ -23,16 +56,18 @@ class SchedulingOptions(OptionGroup, title="Slots and scheduling"):
     """How long the slots that a job requests together may be impossible to provide."""
     SLOT_IDLE_TIMEOUT = duration("slot.idle.timeout", "50 s")
     """Slots that a job does not need are given back after this time."""
-    SCHEDULER = text("jobmanager.scheduler", "Default")
+    SCHEDULER = one_of(Scheduler)("jobmanager.scheduler", "Default")
     """`Default`, or `AdaptiveBatch`: BATCH jobs are scheduled subtask by subtask. `Adaptive` means `Default`."""
-    HYBRID_CONSUME_CONSTRAINT = text(
+    HYBRID_CONSUME_CONSTRAINT = one_of(ConsumeConstraint)(
         "jobmanager.partition.hybrid.partition-data-consume-constraint"
     )
     """When AdaptiveBatch may read hybrid results. Without it: UNFINISHED_PRODUCERS."""
     RELEASE_RESULTS_DURING_JOB = flag("jobmanager.partition.release-during-job-execution", "true")
     """Whether a blocking result is removed as soon as all its readers have finished, instead of at the end of the
     job."""
-    FAILOVER_STRATEGY = text("jobmanager.execution.failover-strategy", "region")
+    FAILOVER_STRATEGY = one_of(FailoverMode, str.lower)(
+        "jobmanager.execution.failover-strategy", "region"
+    )
     """What restarts after a failure: `region` (the affected part of the job) or `full` (the whole job)."""
 
 
@@ -41,24 +76,24 @@ class AdaptiveBatchOptions(OptionGroup, title="Parallelism by AdaptiveBatch"):
 
     ENABLED = flag("execution.batch.adaptive.auto-parallelism.enabled", "true")
     """Whether AdaptiveBatch chooses the parallelism of vertices that set none, by the bytes that they read."""
-    MIN_PARALLELISM = whole(
+    MIN_PARALLELISM = _PARALLELISM(
         "execution.batch.adaptive.auto-parallelism.min-parallelism",
         "1",
         former="jobmanager.adaptive-batch-scheduler.min-parallelism",
     )
     """Smallest number of subtasks that it chooses for a vertex."""
-    MAX_PARALLELISM = whole(
+    MAX_PARALLELISM = _PARALLELISM(
         "execution.batch.adaptive.auto-parallelism.max-parallelism",
         "128",
         former="jobmanager.adaptive-batch-scheduler.max-parallelism",
     )
     """Largest number of subtasks that it chooses for a vertex."""
-    DEFAULT_SOURCE_PARALLELISM = whole(
+    DEFAULT_SOURCE_PARALLELISM = _PARALLELISM(
         "execution.batch.adaptive.auto-parallelism.default-source-parallelism",
         former="jobmanager.adaptive-batch-scheduler.default-source-parallelism",
     )
     """Subtasks of a source. Without it: as many as the cluster runs at once, up to the maximum."""
-    AVG_DATA_VOLUME_PER_TASK = size(
+    AVG_DATA_VOLUME_PER_TASK = within(size, 1)(
         "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task",
         "16 mb",
         former="jobmanager.adaptive-batch-scheduler.avg-data-volume-per-task",
@@ -71,36 +106,42 @@ class RestartOptions(OptionGroup, title="Restarts"):
 
     INFRASTRUCTURE_DELAY = duration("penstock.restart.infrastructure-delay", "100 ms")
     """Wait before the restart after a lost TaskManager."""
-    TYPE = text("restart-strategy.type", former="restart-strategy")
+    TYPE = one_of(("none", "fixed-delay", "failure-rate", "exponential-delay"), strategy_name)(
+        "restart-strategy.type", former="restart-strategy"
+    )
     """`none`, `fixed-delay`, `failure-rate` or `exponential-delay`. Without it: `exponential-delay` if the job takes
     checkpoints; else only lost TaskManagers cause a restart."""
-    FIXED_DELAY_ATTEMPTS = whole("restart-strategy.fixed-delay.attempts", "1")
+    FIXED_DELAY_ATTEMPTS = within(whole, 0)("restart-strategy.fixed-delay.attempts", "1")
     """How many failures may be followed by a restart."""
     FIXED_DELAY = duration("restart-strategy.fixed-delay.delay", "1 s")
     """Wait before a restart."""
-    EXPONENTIAL_ATTEMPTS_BEFORE_RESET = whole(
+    EXPONENTIAL_ATTEMPTS_BEFORE_RESET = within(whole, 1)(
         "restart-strategy.exponential-delay.attempts-before-reset-backoff", "infinite"
     )
     """How many restarts are tried before the job fails."""
     EXPONENTIAL_MULTIPLIER = number("restart-strategy.exponential-delay.backoff-multiplier", "1.5")
     """Factor by which the wait grows with each restart."""
-    EXPONENTIAL_INITIAL_BACKOFF = duration(
+    EXPONENTIAL_INITIAL_BACKOFF = within(duration, 1)(
         "restart-strategy.exponential-delay.initial-backoff", "1 s"
     )
     """Wait before the first restart."""
-    EXPONENTIAL_JITTER_FACTOR = number("restart-strategy.exponential-delay.jitter-factor", "0.1")
+    EXPONENTIAL_JITTER_FACTOR = within(number, 0, 1)(
+        "restart-strategy.exponential-delay.jitter-factor", "0.1"
+    )
     """Random share of the wait."""
     EXPONENTIAL_MAX_BACKOFF = duration("restart-strategy.exponential-delay.max-backoff", "1 min")
     """Longest wait."""
-    EXPONENTIAL_RESET_THRESHOLD = duration(
+    EXPONENTIAL_RESET_THRESHOLD = within(duration, 1)(
         "restart-strategy.exponential-delay.reset-backoff-threshold", "1 h"
     )
     """After this time without a failure, the wait starts again at its initial length."""
     FAILURE_RATE_DELAY = duration("restart-strategy.failure-rate.delay", "1 s")
     """Wait before a restart."""
-    FAILURE_RATE_INTERVAL = duration("restart-strategy.failure-rate.failure-rate-interval", "1 min")
+    FAILURE_RATE_INTERVAL = within(duration, 1)(
+        "restart-strategy.failure-rate.failure-rate-interval", "1 min"
+    )
     """Interval in which failures are counted."""
-    FAILURE_RATE_MAX_FAILURES = whole(
+    FAILURE_RATE_MAX_FAILURES = within(whole, 1)(
         "restart-strategy.failure-rate.max-failures-per-interval", "1"
     )
     """How many failures are allowed per interval."""

@@ -8,10 +8,12 @@ from penstock.engine.model.options.option import (
     duration,
     fine_duration,
     flag,
+    one_of,
     size,
     text,
     texts,
     whole,
+    within,
 )
 
 
@@ -38,7 +40,7 @@ class TaskOptions(OptionGroup, title="Tasks"):
     """Whether a source of JSON reads all declared fields where the functions after it read only some. false: a field
     that nobody reads is not checked against its type, as the guide [Speed of row
     functions](../guides/row-functions.md) says."""
-    COLUMN_ROWS = whole("python.fn-execution.arrow.batch.size")
+    COLUMN_ROWS = within(whole, 1)("python.fn-execution.arrow.batch.size")
     """How many rows a task that has a function or an aggregate of columns processes at most at once. Barriers and
     savepoints wait for one such call, so set it where the function is slow. Not set: as many as come together."""
     CANCELLATION_INTERVAL = duration(
@@ -68,10 +70,12 @@ class MetricOptions(OptionGroup, title="Metrics"):
     job entered it), `TOTAL_TIME` (ms in it altogether)."""
     LATENCY_INTERVAL = duration("metrics.latency.interval", "0 ms")
     """How often sources send latency markers. 0 turns them off."""
-    LATENCY_GRANULARITY = text("metrics.latency.granularity", "operator")
+    LATENCY_GRANULARITY = one_of(("single", "operator", "subtask"), str.lower)(
+        "metrics.latency.granularity", "operator"
+    )
     """What has a latency histogram of its own: `single` (one for everything), `operator` (each source) or `subtask`
     (each subtask of a source)."""
-    LATENCY_HISTORY = whole("metrics.latency.history-size", "128")
+    LATENCY_HISTORY = within(whole, 1)("metrics.latency.history-size", "128")
     """How many values each latency histogram keeps."""
 
 
@@ -120,7 +124,7 @@ class LogOptions(OptionGroup, title="Logs"):
     """How many older files of a log are kept."""
     MAX_SIZE = size("penstock.log.max-file-size", "100 mb")
     """A log file of this size is replaced by a new one."""
-    FORMAT = text("penstock.log.format", "text")
+    FORMAT = one_of(("text", "json"), str.lower)("penstock.log.format", "text")
     """`text`, or `json`: one JSON object for each line."""
     TASKMANAGER_PATH = text("taskmanager.log.path")
     """Path of a TaskManager's log. Job and TaskManager are put before its ending, because several share a machine. What

@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from penstock.engine.machines.checkpoints.settings import Retention
+from penstock.engine.model.options.checkpoints import Retention
 from penstock.engine.model.checkpoints import METADATA, CheckpointType
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.texts.redaction import without_credentials

@@ -34,7 +34,7 @@ def test_a_global_failure_rebuilds_the_job_when_all_tasks_have_ended() -> None:
     (reset,) = [e for e in ended if isinstance(e, ResetSubtasks)]
     assert reset.is_global
     assert len(reset.vertices) == 5
-    assert all(v.execution.attempt_id.attempt == 1 for v in bench.job.execution_graph.vertices)
+    assert all(v.execution.attempt_id.attempt == 1 for v in bench.job.state.graph.vertices)
     bench.run_all()
     bench.finish_all()
     assert [e for e in bench.effects if isinstance(e, FinalizeJob)]
@@ -85,4 +85,4 @@ def test_a_task_manager_lost_in_a_global_failure_holds_nothing_up() -> None:
     assert statuses(bench.step(TimerFired("restart-0", 5000))) == ["CREATED", "RUNNING"]
     bench.offer("tm3", 2)
     bench.run_all()
-    assert all(v.state is S.RUNNING for v in bench.job.execution_graph.vertices)
+    assert all(v.state is S.RUNNING for v in bench.job.state.graph.vertices)

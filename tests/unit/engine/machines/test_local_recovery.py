@@ -16,7 +16,7 @@ def test_slots_that_tasks_had_are_reserved_until_they_finish() -> None:
     def agrees() -> set[str]:
         had = {
             vertex.execution.allocation_id or vertex.last_allocation_id
-            for vertex in bench.job.execution_graph.vertices
+            for vertex in bench.job.state.graph.vertices
             if vertex.state is not S.FINISHED
         }
         all_slots = [f"tm{number}/{slot}" for number in range(1, 5) for slot in range(4)]

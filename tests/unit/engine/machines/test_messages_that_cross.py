@@ -40,7 +40,7 @@ def test_two_restarts_that_become_ready_at_once_end_in_one_running() -> None:
         bench.fire("restart")
     effects = bench.lose("tm1")
     assert statuses(effects) == ["RUNNING"]
-    assert [v.execution.attempt_id.attempt for v in bench.job.execution_graph.vertices] == [1] * 4
+    assert [v.execution.attempt_id.attempt for v in bench.job.state.graph.vertices] == [1] * 4
 
 
 def test_a_slot_that_its_task_manager_freed_by_itself_leaves_the_pool() -> None:

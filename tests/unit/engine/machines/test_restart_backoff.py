@@ -16,7 +16,7 @@ from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.messages import FailureInfo
 
-LOST = FailureInfo("TaskManagerLost", "gone", is_task_manager_lost=True)
+LOST = FailureInfo("TaskManagerLost", "gone")
 USER = FailureInfo("ValueError", "boom", is_user_code=True)
 
 

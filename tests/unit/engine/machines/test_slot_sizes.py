@@ -21,6 +21,7 @@ from penstock.engine.model.messages import (
     TaskManagerRegistered,
 )
 from penstock.engine.model.slot_size import UNSIZED, slot_size
+from simulation.bookkeeping import allocated_to, check_job, check_resources
 from tests.tools.machines.job_graphs import job_graph
 
 BIG = slot_size({"cpu": 2, "heap": 512})
@@ -43,7 +44,7 @@ def job():
 
 def step(job, event):
     effects = job.step(event)
-    job.check()
+    check_job(job)
     return effects
 
 
@@ -99,7 +100,7 @@ class Bench:
 
     def step(self, event):
         effects = self.manager.step(event)
-        self.manager.check()
+        check_resources(self.manager)
         return effects
 
     def register(self, name, slots, size):
@@ -114,7 +115,7 @@ def test_slots_are_requested_of_task_managers_of_their_size():
     assert len(bench.register("tm-1", 2, UNSIZED)) == 1
     (request,) = bench.register("tm-2", 1, BIG)
     assert request.resource_id == "tm-2"
-    assert bench.manager.allocated_to(JOB) == 2
+    assert allocated_to(bench.manager, JOB) == 2
 
 
 def test_a_lost_one_is_replaced_in_its_size():
@@ -132,7 +133,7 @@ def test_a_size_that_is_no_longer_declared_is_no_longer_served():
     assert bench.step(DeclareRequirements(JOB, 1, 2)) != []
     freed = bench.step(SlotFreed(ResourceId("tm-1"), 0, request.allocation_id))
     assert [e for e in freed if isinstance(e, RequestSlot)] == []
-    assert bench.manager.allocated_to(JOB) == 0
+    assert allocated_to(bench.manager, JOB) == 0
 
 
 def test_what_is_missing_is_said_with_its_size():

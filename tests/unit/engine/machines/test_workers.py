@@ -29,6 +29,7 @@ from penstock.engine.model.messages.workers import (
     WorkerUnfit,
 )
 from penstock.engine.model.slot_size import slot_size
+from simulation.bookkeeping import check_workers
 
 KIND = WorkerKind("a", 2)
 OTHER = WorkerKind("b", 2)
@@ -46,7 +47,7 @@ class Pool:
 
     def step(self, make, *arguments, **named):
         effects = self.machine.step(make(*arguments, **named))
-        self.machine.check()
+        check_workers(self.machine)
         return effects
 
     def want(self, name, slots=1, kind=KIND, job=None, bound=None, idle_ms=IDLE_MS, sized=0):

@@ -3,17 +3,13 @@
 import pytest
 
 from penstock.engine.model.config import Settings
-from penstock.engine.model.elastic import (
-    PENSTOCK_DEFAULTS,
-    ElasticProfile,
-    elastic_value,
-    profile_of,
-)
+from penstock.engine.model.elastic import PENSTOCK_DEFAULTS, elastic_value
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.autoscaler import (
     AutoscalerMetricOptions,
     AutoscalerTargetOptions,
     ElasticOptions,
+    ElasticProfile,
 )
 from penstock.engine.model.options.catalogue import OPTIONS
 
@@ -25,8 +21,8 @@ def settings(profile=None, **others):
 
 
 def test_penstocks_profile_is_the_default():
-    assert profile_of(settings()) is ElasticProfile.PENSTOCK
-    assert profile_of(settings(" Flink ")) is ElasticProfile.FLINK
+    assert settings().get(ElasticOptions.PROFILE) is ElasticProfile.PENSTOCK
+    assert settings(" Flink ").get(ElasticOptions.PROFILE) is ElasticProfile.FLINK
 
 
 def test_a_profile_gives_the_defaults():
@@ -54,5 +50,5 @@ def test_each_default_is_one_of_an_option_and_differs_from_flinks(key):
 
 
 def test_another_profile_is_refused():
-    with pytest.raises(ConfigurationError, match="penstock or flink"):
-        profile_of(settings("fast"))
+    with pytest.raises(ConfigurationError, match="one of penstock, flink"):
+        settings("fast")

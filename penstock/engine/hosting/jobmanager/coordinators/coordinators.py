@@ -26,15 +26,9 @@ from penstock.engine.hosting.reporting.logs.driver import thread_belongs_to
 from penstock.engine.hosting.shipping.main_classes import find_by_name
 from penstock.engine.hosting.shipping.pickling import loads_records
 from penstock.engine.machines.sources import WatermarkAlignment
+from penstock.engine.model import messages
 from penstock.engine.model.errors import ExternalError, RefusedForGood, UserError, may_recover
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
-from penstock.engine.model.messages import (
-    Committable,
-    FailureInfo,
-    ReportedWatermark,
-    SourceEvent,
-    SplitRequest,
-)
 from penstock.engine.model.metrics import Measured, MetricType
 from penstock.engine.model.texts.bounded_text import bounded_str
 from penstock.engine.model.texts.error_text import traceback_of
@@ -56,7 +50,7 @@ class Callbacks(Protocol):
     """Calls of coordinators to the JobManager; thread-safe. They are carried out in order."""
 
     def send_to_task(self, attempt_id: AttemptId, message: object) -> None: ...
-    def fail_job(self, failure: FailureInfo) -> None: ...
+    def fail_job(self, failure: messages.FailureInfo) -> None: ...
     def job_finalized(self) -> None: ...
 
 
@@ -95,12 +89,14 @@ class Coordinators:
         for source in self._sources.values():
             self._submit(source.place.name, source.start)
 
-    def from_reader(self, message: SplitRequest | SourceEvent | ReportedWatermark) -> None:
+    def from_reader(
+        self, message: messages.SplitRequest | messages.SourceEvent | messages.ReportedWatermark
+    ) -> None:
         """Pass on a message of a source's reader."""
         source = self._sources[message.node_id]
-        if isinstance(message, SplitRequest):
+        if isinstance(message, messages.SplitRequest):
             self._submit(source.place.name, lambda: source.handle_request(message))
-        elif isinstance(message, SourceEvent):
+        elif isinstance(message, messages.SourceEvent):
             self._submit(source.place.name, lambda: source.handle_event(message))
         else:
             self._submit(source.place.name, lambda: source.note_watermark(message))
@@ -117,7 +113,7 @@ class Coordinators:
                 give_back = functools.partial(source.give_back, subtasks, checkpoint_id)
                 self._submit(source.place.name, give_back)
 
-    def finalize(self, committables: Sequence[Committable]) -> None:
+    def finalize(self, committables: Sequence[messages.Committable]) -> None:
         """Commit the results, then tell the JobManager."""
 
         def commit() -> None:
@@ -263,7 +259,7 @@ def committers_of(places: Sequence[CoordinatedVertex]) -> dict[int, Committer]:
 
 def commit_all(
     committers: Mapping[int, Committer],
-    committables: Sequence[Committable],
+    committables: Sequence[messages.Committable],
     job_prefix: str,
     wait_s: Callable[[float], None] = time.sleep,
     figures: Mapping[int, CommitFigures] | None = None,
@@ -289,7 +285,7 @@ def commit_all(
         _drop_leftovers(committer, job_prefix, wait_s)
 
 
-def coordinator_failure(name: str, error: BaseException) -> FailureInfo:
+def coordinator_failure(name: str, error: BaseException) -> messages.FailureInfo:
     """The failure of an enumerator or a committer. Penstock's own errors say everything in their text: their frames, and what a
     client library says of the cause, go to the log.
     """
@@ -297,7 +293,7 @@ def coordinator_failure(name: str, error: BaseException) -> FailureInfo:
     if isinstance(error, ExternalError | UserError):
         _LOG.info("a coordinator failed: %s\n%s", name, text)
         text = f"{kind}: {bounded_str(error)}"
-    return FailureInfo(
+    return messages.FailureInfo(
         kind,
         f"{text}\n  in coordinator of: {name} (on the driver)",
         is_user_code=True,

@@ -19,16 +19,9 @@ from penstock.engine.machines.sources import (
     SplitAssignmentTracker,
     WatermarkAlignment,
 )
+from penstock.engine.model import messages
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import AttemptId, VertexId
-from penstock.engine.model.messages import (
-    AddSplits,
-    MaxAllowedWatermark,
-    NoMoreSplits,
-    ReportedWatermark,
-    SourceEvent,
-    SplitRequest,
-)
 from penstock.engine.model.metrics import Groups, Measured, MetricType
 from penstock.engine.runtime.sources.contract import EnumeratorContext, Source, SplitEnumerator
 from penstock.engine.runtime.watermarks.strategy import AlignmentParams
@@ -139,7 +132,7 @@ class SourceCoordinator:
 
     # ------------------------------------------------------------------ readers
 
-    def handle_request(self, request: SplitRequest) -> None:
+    def handle_request(self, request: messages.SplitRequest) -> None:
         if self.enumerator is None:
             return
         subtask = request.attempt_id.subtask
@@ -148,12 +141,12 @@ class SourceCoordinator:
         if subtask not in self._told_no_more:
             self.enumerator.handle_split_request(subtask, request.host)
 
-    def handle_event(self, told: SourceEvent) -> None:
+    def handle_event(self, told: messages.SourceEvent) -> None:
         if self.enumerator is not None:
             self._register(told.attempt_id)
             self.enumerator.handle_source_event(told.attempt_id.subtask, told.event)
 
-    def note_watermark(self, report: ReportedWatermark) -> None:
+    def note_watermark(self, report: messages.ReportedWatermark) -> None:
         """Note a reader's watermark. A reader that was restored with splits may report before it asks for any."""
         alignment = self.place.alignment
         is_past = report.attempt_id.attempt <= self._past.get(report.attempt_id.subtask, -1)
@@ -198,7 +191,7 @@ class SourceCoordinator:
         if allowed_ms is None:
             return
         for attempt_id in self.readers.values():
-            message = MaxAllowedWatermark(attempt_id, self.place.node_id, allowed_ms)
+            message = messages.MaxAllowedWatermark(attempt_id, self.place.node_id, allowed_ms)
             self._around.send_to_task(attempt_id, message)
 
     # ------------------------------------------------------------------ checkpoints
@@ -227,14 +220,16 @@ class SourceCoordinator:
         if attempt_id is None or not splits:
             return
         self._assigned.assign(subtask, splits)
-        message = AddSplits(attempt_id, self.place.node_id, serialize(list(splits)))
+        message = messages.AddSplits(attempt_id, self.place.node_id, serialize(list(splits)))
         self._around.send_to_task(attempt_id, message)
 
     def no_more_splits(self, subtask: int) -> None:
         attempt_id = self.readers.get(subtask)
         if attempt_id is not None:
             self._told_no_more.add(subtask)
-            self._around.send_to_task(attempt_id, NoMoreSplits(attempt_id, self.place.node_id))
+            self._around.send_to_task(
+                attempt_id, messages.NoMoreSplits(attempt_id, self.place.node_id)
+            )
 
     def call_periodically(
         self, period_ms: int, call: Callable[[], None], is_wanted: Callable[[], bool]

@@ -209,11 +209,11 @@ class LeaseKeeper(JobGuard):
 
     def record_checkpoints(self, pointers: tuple[tuple[int, str], ...]) -> None:
         """Record on the calling thread: the keeper's thread must renew the lease while a slow disk writes."""
-        told = json.dumps(pointers).encode()
-        self._prove(lambda: self._store.put_checkpoints(self.entry, told))
+        data = json.dumps(pointers).encode()
+        self._prove(lambda: self._store.put(self.entry, "checkpoints", data))
 
     def record_requirements(self, text: str) -> None:
-        self._prove(lambda: self._store.put_requirements(self.entry, text.encode()))
+        self._prove(lambda: self._store.put(self.entry, "requirements", text.encode()))
 
     def end(self, result: RecordedResult) -> str | None:
         if result.status is JobStatus.FINISHED:
@@ -290,7 +290,8 @@ class LeaseKeeper(JobGuard):
         self._prove(lambda: self._store.renew(self.entry, self._lease))
 
     def _put(self, result: RecordedResult) -> None:
-        self._prove(lambda: self._store.put_result(self.entry, pickle.dumps(result, protocol=5)))
+        data = pickle.dumps(result, protocol=5)
+        self._prove(lambda: self._store.put(self.entry, "result", data))
 
     def _prove(self, step: Callable[[], None]) -> None:
         """Take a step that only the holder can take. Raises: LeaseTaken, OSError."""

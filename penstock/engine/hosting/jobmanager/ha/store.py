@@ -32,10 +32,11 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Generator
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.engine.hosting.os import private_files
 from penstock.engine.machines.leases import Lease
@@ -43,7 +44,7 @@ from penstock.engine.model.errors import ExternalError
 
 _MAGIC: Final = b"PENSTOCK-HA-2 "
 _DIGEST_CHARS: Final = 64
-_ENTRY: Final = re.compile(r"(\d{8,})-[0-9a-f]{16}")
+_TERM: Final = re.compile(r"(\d{8,})-[0-9a-f]{16}")
 _NEW: Final = "new-"
 _GONE: Final = "gone-"
 _UNREADABLE_LEASE_MS: Final = 60_000
@@ -75,7 +76,7 @@ class Ended:
     failure: str | None = None
 
 
-class JobStore(Protocol):
+class JobStore(ABC):
     """All entries of one cluster-id.
 
     Every method may raise OSError: the store could not be reached, and whether the step was taken
@@ -84,55 +85,71 @@ class JobStore(Protocol):
 
     def job_keys(self) -> list[str]:
         """Return the keys of jobs that have not ended."""
-        ...
+        return sorted(key for key in self._keys() if self.find(key) is not None)
 
-    def find(self, key: str) -> Entry | None: ...
+    def find(self, key: str) -> Entry | None:
+        found = [
+            (int(match[1]), path)
+            for path in self._terms(key)
+            if (match := _TERM.fullmatch(path.name))
+        ]
+        return Entry(key, *max(found)) if found else None
+
+    @abstractmethod
+    def _keys(self) -> Iterable[str]:
+        """Return the keys that there may be."""
+
+    @abstractmethod
+    def _terms(self, key: str) -> Iterable[PurePath]:
+        """Return the paths that there may be of entries."""
+
+    @abstractmethod
     def lease(self, entry: Entry) -> Lease | None:
         """Return the lease of an entry; None: the entry is gone."""
-        ...
 
+    @abstractmethod
     def ended(self, key: str) -> Ended | None: ...
+
+    @abstractmethod
     def read(self, entry: Entry, name: str) -> bytes | None:
         """Read `job`, `checkpoints`, `requirements` or `result`; None: it was never written. Raises ExternalError:
         it has been altered.
         """
-        ...
 
+    @abstractmethod
     def create(self, key: str, job: bytes, lease: Lease) -> Entry | None:
         """Make a new entry; the lease gets its token. None: the key has an entry already."""
-        ...
 
+    @abstractmethod
     def take(self, entry: Entry, lease: Lease) -> Entry | None:
         """Take over the entry; the former driver is fenced off from then on. None: another driver was faster."""
-        ...
 
+    @abstractmethod
     def remove(self, entry: Entry, ended: Ended) -> None:
         """Remove the entry of a job that has ended for good. Raises LeaseTaken."""
-        ...
 
+    @abstractmethod
     def drop(self, entry: Entry) -> None:
         """Remove the entry of a job that never started, as if it had not been submitted."""
-        ...
 
+    @abstractmethod
     def renew(self, entry: Entry, lease: Lease) -> None:
         """Write the renewed lease. Raises LeaseTaken."""
-        ...
 
-    def put_result(self, entry: Entry, result: bytes) -> None:
-        """Write the result, durable on return and seen by later drivers that take over. Raises LeaseTaken."""
-        ...
-
-    def put_checkpoints(self, entry: Entry, pointers: bytes) -> None:
-        """Replace the recorded checkpoints. Otherwise as `put_result`."""
-        ...
-
-    def put_requirements(self, entry: Entry, requirements: bytes) -> None:
-        """Replace what users have asked for. Otherwise as `put_result`."""
-        ...
+    @abstractmethod
+    def put(self, entry: Entry, name: str, data: bytes) -> None:
+        """Replace what `read` returns for this name, durable on return and seen by later drivers that take over. Raises
+        LeaseTaken.
+        """
 
     def close(self) -> None:
         """Release connections; the store is not used afterwards."""
-        ...
+
+    def _taken(self, entry: Entry) -> LeaseTaken:
+        now = self.find(entry.key)
+        who = self.lease(now) if now is not None else None
+        by = f"driver {who.owner}" if who is not None else "another driver"
+        return LeaseTaken(f"{by} has taken it over{'' if who is not None else ' and ended it'}")
 
 
 class Signature:
@@ -183,24 +200,11 @@ class FileJobStore(JobStore):
 
     # ------------------------------------------------------------------ looking
 
-    def job_keys(self) -> list[str]:
-        """Return the keys of jobs that have not ended."""
-        try:
-            names = sorted(os.listdir(self._root))
-        except FileNotFoundError:
-            return []
-        return [name for name in names if self.find(name) is not None]
+    def _keys(self) -> Iterable[str]:
+        return _names(self._root)
 
-    def find(self, key: str) -> Entry | None:
-        try:
-            names = os.listdir(self._root / key)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        found = [(int(match[1]), match[0]) for name in names if (match := _ENTRY.fullmatch(name))]
-        if not found:
-            return None
-        token, name = max(found)
-        return Entry(key, token, self._root / key / name)
+    def _terms(self, key: str) -> Iterable[PurePath]:
+        return [self._root / key / name for name in _names(self._root / key)]
 
     def lease(self, entry: Entry) -> Lease | None:
         """Return the lease of an entry; None: the entry is gone. A lease damaged by a power loss
@@ -222,9 +226,6 @@ class FileJobStore(JobStore):
             return None
 
     def read(self, entry: Entry, name: str) -> bytes | None:
-        """Read `job`, `checkpoints`, `requirements` or `result`; None: it was never written. Raises ExternalError:
-        it has been altered.
-        """
         try:
             data = self._signature.read(_folder(entry) / name)
         except FileNotFoundError:
@@ -234,7 +235,6 @@ class FileJobStore(JobStore):
     # ------------------------------------------------------------------ the rare steps, under the lock
 
     def create(self, key: str, job: bytes, lease: Lease) -> Entry | None:
-        """Make a new entry; the lease gets its token. None: the key has an entry already."""
         folder = self._root / key
         with self._locked(folder):
             if self.find(key) is not None:
@@ -245,24 +245,22 @@ class FileJobStore(JobStore):
             new = folder / f"{_NEW}{secrets.token_hex(8)}"
             new.mkdir(mode=0o700)
             _write_durably(new / "job", self._signature.sign("job", job))
-            _write_durably(new / "lease", _lease_bytes(replace(lease, token=token)))
-            _sync_folder(new)
+            _write_durably(new / "lease", lease_bytes(replace(lease, token=token)))
+            private_files.sync_folder(new)
             return self._enter(key, token, new)
 
     def take(self, entry: Entry, lease: Lease) -> Entry | None:
-        """Take over the entry; the former driver is fenced off from then on. None: another driver was faster."""
         folder = self._root / entry.key
         with self._locked(folder):
             if self.find(entry.key) != entry:
                 return None
             taken = self._enter(entry.key, entry.token + 1, _folder(entry))
             new = _folder(taken) / f".lease-{taken.token}"
-            _write_durably(new, _lease_bytes(replace(lease, token=taken.token)))
+            _write_durably(new, lease_bytes(replace(lease, token=taken.token)))
             new.replace(_folder(taken) / "lease")
             return taken
 
     def remove(self, entry: Entry, ended: Ended) -> None:
-        """Remove the entry of a job that has ended for good. Raises LeaseTaken."""
         folder = self._root / entry.key
         with self._locked(folder):
             if not _folder(entry).is_dir():
@@ -270,11 +268,10 @@ class FileJobStore(JobStore):
             _write_durably(folder / ".ended", json.dumps(asdict(ended)).encode())
             (folder / ".ended").replace(folder / "ended")
             _folder(entry).rename(folder / f"{_GONE}{secrets.token_hex(8)}")
-            _sync_folder(folder)
+            private_files.sync_folder(folder)
             _sweep(folder)
 
     def drop(self, entry: Entry) -> None:
-        """Remove the entry of a job that never started, as if it had not been submitted."""
         folder = self._root / entry.key
         with self._locked(folder):
             if _folder(entry).is_dir():
@@ -290,30 +287,15 @@ class FileJobStore(JobStore):
         with self._fenced(entry):
             # No former driver has a file of this name open.
             new = _folder(entry) / f".lease-{entry.token}"
-            private_files.write_file(new, _lease_bytes(lease))
+            private_files.write_file(new, lease_bytes(lease))
             new.replace(_folder(entry) / "lease")
 
-    def put_result(self, entry: Entry, result: bytes) -> None:
-        """Write the result, durable on return and seen by later drivers that take over. Raises LeaseTaken, OSError."""
-        self._put(entry, "result", result)
-
-    def put_checkpoints(self, entry: Entry, pointers: bytes) -> None:
-        """Replace the recorded checkpoints. Otherwise as `put_result`."""
-        self._put(entry, "checkpoints", pointers)
-
-    def put_requirements(self, entry: Entry, requirements: bytes) -> None:
-        """Replace what users have asked for. Otherwise as `put_result`."""
-        self._put(entry, "requirements", requirements)
-
-    def _put(self, entry: Entry, name: str, data: bytes) -> None:
+    def put(self, entry: Entry, name: str, data: bytes) -> None:
         with self._fenced(entry):
             new = _folder(entry) / f".{name}-{entry.token}"
             _write_durably(new, self._signature.sign(name, data))
             new.replace(_folder(entry) / name)
-            _sync_folder(_folder(entry))
-
-    def close(self) -> None:
-        """Does nothing: no file stays open."""
+            private_files.sync_folder(_folder(entry))
 
     # ------------------------------------------------------------------ private
 
@@ -325,16 +307,12 @@ class FileJobStore(JobStore):
             with self._locked(
                 self._root / entry.key
             ):  # A driver that takes over writes its lease before it releases the lock.
-                now = self.find(entry.key)
-                who = self.lease(now) if now is not None else None
-            by = f"driver {who.owner}" if who is not None else "another driver"
-            ending = "has taken it over" if who is not None else "has taken it over and ended it"
-            raise LeaseTaken(f"{by} {ending}") from error
+                raise self._taken(entry) from error
 
     def _enter(self, key: str, token: int, folder: Path) -> Entry:
         path = self._root / key / f"{token:08d}-{secrets.token_hex(8)}"
         folder.rename(path)
-        _sync_folder(self._root / key)
+        private_files.sync_folder(self._root / key)
         return Entry(key, token, path)
 
     @contextlib.contextmanager
@@ -349,24 +327,23 @@ class FileJobStore(JobStore):
             yield
 
 
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def _folder(entry: Entry) -> Path:
     return Path(entry.path)
 
 
-def _lease_bytes(lease: Lease) -> bytes:
+def lease_bytes(lease: Lease) -> bytes:
     return json.dumps(asdict(lease)).encode()
 
 
 def _write_durably(path: Path, data: bytes) -> None:
     private_files.write_file(path, data, is_durable=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _sweep(folder: Path) -> None:

@@ -21,12 +21,11 @@ import contextlib
 import functools
 import importlib
 import json
-import re
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Final
 
 from penstock.engine.hosting.jobmanager.ha.settings import ZookeeperSettings
@@ -36,12 +35,12 @@ from penstock.engine.hosting.jobmanager.ha.store import (
     JobStore,
     LeaseTaken,
     Signature,
+    lease_bytes,
 )
 from penstock.engine.hosting.os import private_files
 from penstock.engine.machines.leases import Lease
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 
-_TERM: Final = re.compile(r"(\d{8,})-[0-9a-f]{16}")
 _PARTS: Final = ("job", "checkpoints", "requirements", "result")
 
 
@@ -59,17 +58,12 @@ class ZookeeperJobStore(JobStore):
 
     # ------------------------------------------------------------------ looking
 
-    def job_keys(self) -> list[str]:
-        names = self._children(f"{self._settings.root}/jobs")
-        return sorted(name for name in names if self.find(name) is not None)
+    def _keys(self) -> Iterable[str]:
+        return self._children(f"{self._settings.root}/jobs")
 
-    def find(self, key: str) -> Entry | None:
-        names = self._children(f"{self._folder(key)}/terms")
-        found = [(int(match[1]), match[0]) for name in names if (match := _TERM.fullmatch(name))]
-        if not found:
-            return None
-        token, name = max(found)
-        return Entry(key, token, PurePosixPath(f"{self._folder(key)}/terms/{name}"))
+    def _terms(self, key: str) -> Iterable[PurePath]:
+        folder = PurePosixPath(f"{self._folder(key)}/terms")
+        return [folder / name for name in self._children(str(folder))]
 
     def lease(self, entry: Entry) -> Lease | None:
         data = self._get(f"{self._folder(entry.key)}/lease")
@@ -108,7 +102,7 @@ class ZookeeperJobStore(JobStore):
         entry = self._term(key, token)
         done = self._transact(
             lambda step: (
-                step.create(f"{folder}/lease", _lease_bytes(replace(lease, token=token))),
+                step.create(f"{folder}/lease", lease_bytes(replace(lease, token=token))),
                 step.create(f"{folder}/job", self._signature.sign("job", file.name.encode())),
                 step.create(str(entry.path)),
             )
@@ -119,7 +113,7 @@ class ZookeeperJobStore(JobStore):
 
     def take(self, entry: Entry, lease: Lease) -> Entry | None:
         taken = self._term(entry.key, entry.token + 1)
-        data = _lease_bytes(replace(lease, token=taken.token))
+        data = lease_bytes(replace(lease, token=taken.token))
         done = self._transact(
             lambda step: (
                 step.delete(str(entry.path)),
@@ -160,19 +154,10 @@ class ZookeeperJobStore(JobStore):
 
     def renew(self, entry: Entry, lease: Lease) -> None:
         place = f"{self._folder(entry.key)}/lease"
-        data = _lease_bytes(lease)
+        data = lease_bytes(lease)
         self._as_holder(entry, lambda step: step.set_data(place, data))
 
-    def put_result(self, entry: Entry, result: bytes) -> None:
-        self._put(entry, "result", result)
-
-    def put_checkpoints(self, entry: Entry, pointers: bytes) -> None:
-        self._put(entry, "checkpoints", pointers)
-
-    def put_requirements(self, entry: Entry, requirements: bytes) -> None:
-        self._put(entry, "requirements", requirements)
-
-    def _put(self, entry: Entry, name: str, data: bytes) -> None:
+    def put(self, entry: Entry, name: str, data: bytes) -> None:
         """Write a new file, and remove the former one once no node names it."""
         place = f"{self._folder(entry.key)}/{name}"
         former = self._get(place)
@@ -224,12 +209,6 @@ class ZookeeperJobStore(JobStore):
         path = folder / f"{name}-{secrets.token_hex(8)}"
         private_files.write_file(path, self._signature.sign(name, data), is_durable=True)
         return path
-
-    def _taken(self, entry: Entry) -> LeaseTaken:
-        now = self.find(entry.key)
-        who = self.lease(now) if now is not None else None
-        by = f"driver {who.owner}" if who is not None else "another driver"
-        return LeaseTaken(f"{by} has taken it over{'' if who is not None else ' and ended it'}")
 
     # ------------------------------------------------------------------ private: ZooKeeper
 
@@ -308,7 +287,3 @@ def _kazoo() -> Any:
             "high-availability.type is ZOOKEEPER, but the package 'kazoo' cannot be imported by this driver "
             f"({error}). Install it: pip install 'penstock[zookeeper]'."
         ) from None
-
-
-def _lease_bytes(lease: Lease) -> bytes:
-    return json.dumps(asdict(lease)).encode()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,10 +20,9 @@ from penstock.engine.model.options.cluster import (
     JobManagerAddressOptions,
     TaskManagerAddressOptions,
 )
-from penstock.engine.model.options.option import Option
+from penstock.engine.model.options.option import Option, ports_in
 
 ANY_PORT: Final = "0"
-_MOST: Final = 65_535
 _SOME_PORT: Final = 9
 
 
@@ -123,7 +121,7 @@ def own_address_in(network: str) -> str:
 def listen(endpoint: Endpoint, option: str) -> socket.socket:
     """Return a listening socket. `option`: the option with the ports. Raises: ExternalError: none of them is free."""
     last: OSError | None = None
-    for port in ports_in(endpoint.ports, option):
+    for port in ports_in(endpoint.ports):
         try:
             return _server(endpoint.bind_host, port)
         except OSError as error:
@@ -134,16 +132,6 @@ def listen(endpoint: Endpoint, option: str) -> socket.socket:
         "enough free ports. If the address is not one of this machine, set "
         f"{_BIND_HOST_OF[option]} to one."
     )
-
-
-def ports_in(text: str, option: str) -> Iterator[int]:
-    """Return the ports of `50100-50110,50200`, in order. Raises: ConfigurationError."""
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        low, high = _port(first, text, option), _port(last if dash else first, text, option)
-        if low > high:
-            raise _wrong_ports(text, option)
-        yield from range(low, high + 1)
 
 
 def _server(host: str, port: int) -> socket.socket:
@@ -161,7 +149,7 @@ def _ports_of(
 ) -> tuple[str, int | None]:
     """Return where to listen, and the port that is dialled if it is another one."""
     ports = settings.get(option) or ANY_PORT
-    found = list(ports_in(ports, option.key))
+    found = ports_in(ports)
     bound = settings.get(bind_option)
     if bound is None:
         return ports, None
@@ -171,21 +159,7 @@ def _ports_of(
             f"dialled, but it is {ports!r}. Set it to a single port, or leave "
             f"{bind_option.key} out."
         )
-    list(ports_in(bound, bind_option.key))
     return bound, found[0]
-
-
-def _port(text: str, whole: str, option: str) -> int:
-    if not text.strip().isdecimal() or int(text) > _MOST:
-        raise _wrong_ports(whole, option)
-    return int(text)
-
-
-def _wrong_ports(text: str, option: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"option {option!r} is {text!r}, but it takes ports from 0 to {_MOST} and ranges of "
-        "ports, as '50100-50110,50200'; 0 is any free port. Change the setting."
-    )
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

@@ -16,7 +16,7 @@ from typing import Final
 
 from penstock.engine.hosting.os.private_files import OwnFolder
 from penstock.engine.hosting.reporting.logs.folder import LogFolder, RollingFile
-from penstock.engine.hosting.reporting.logs.lines import Place, form_of, hook, line_of
+from penstock.engine.hosting.reporting.logs.lines import FORMS, Place, hook, line_of
 from penstock.engine.hosting.reporting.logs.settings import LogSettings, is_marked, marked
 
 _LOG: Final = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ def stop() -> None:
 
 def _take_all(settings: LogSettings, file: RollingFile) -> Callable[[], None]:
     """Take all records of this process. Returns: what undoes it."""
-    form = form_of(settings.form)
+    form = FORMS[settings.form]
     former = _OURS.level
     own_level = former or dict(settings.levels).get(_OURS.name, settings.level)
 

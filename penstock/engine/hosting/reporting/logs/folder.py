@@ -24,15 +24,8 @@ from typing import Final
 
 from penstock.engine.hosting.os.interrupts import UninterruptibleLock
 from penstock.engine.hosting.reporting.logs.settings import stdout_path
+from penstock.engine.model import messages
 from penstock.engine.model.errors import ExternalError
-from penstock.engine.model.messages import (
-    MOST_OF_PIECE,
-    ListLogs,
-    LogFile,
-    LogList,
-    LogPiece,
-    ReadLog,
-)
 
 _APPEND_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
 _FILE_MODE: Final = 0o600
@@ -139,20 +132,22 @@ class LogFolder:
     def __init__(self, log_path: str) -> None:
         self._path = log_path
 
-    def answer(self, question: ListLogs | ReadLog) -> LogList | LogPiece:
+    def answer(
+        self, question: messages.ListLogs | messages.ReadLog
+    ) -> messages.LogList | messages.LogPiece:
         """Raises: NoSuchLog, OSError."""
-        return self.list() if isinstance(question, ListLogs) else self.read(question)
+        return self.list() if isinstance(question, messages.ListLogs) else self.read(question)
 
-    def list(self) -> LogList:
+    def list(self) -> messages.LogList:
         """Return all plain files of the folder by name; none if there is no log."""
-        found: list[LogFile] = []
+        found: list[messages.LogFile] = []
         if self._path:
             with contextlib.suppress(OSError), os.scandir(os.path.dirname(self._path)) as entries:
                 plain = (one for one in entries if one.is_file(follow_symlinks=False))
                 found = [_file(one.name, one.stat(follow_symlinks=False)) for one in plain]
-        return LogList(tuple(sorted(found, key=lambda file: file.name)))
+        return messages.LogList(tuple(sorted(found, key=lambda file: file.name)))
 
-    def read(self, question: ReadLog) -> LogPiece:
+    def read(self, question: messages.ReadLog) -> messages.LogPiece:
         """Return a piece of a file; empty behind its end. Raises: NoSuchLog, OSError."""
         path = self._path_of(question)
         try:
@@ -166,10 +161,10 @@ class LogFolder:
             offset = question.offset
             if offset < 0:
                 offset = max(0, status.st_size + offset)
-            data = os.pread(file, max(0, min(question.length, MOST_OF_PIECE)), offset)
+            data = os.pread(file, max(0, min(question.length, messages.MOST_OF_PIECE)), offset)
         finally:
             os.close(file)
-        return LogPiece(_file(os.path.basename(path), status), offset, data)
+        return messages.LogPiece(_file(os.path.basename(path), status), offset, data)
 
     def last_lines(self) -> bytes:
         """Return the last lines of the log; those before its last roll complete them. Empty: there are none."""
@@ -183,7 +178,7 @@ class LogFolder:
                 break
         return b"".join(data[-MOST_OF_LAST_LINES:].splitlines(keepends=True)[-LAST_LINES:])
 
-    def _path_of(self, question: ReadLog) -> str:
+    def _path_of(self, question: messages.ReadLog) -> str:
         if not self._path:
             raise NoSuchLog("this process writes no log files")
         if not question.name:
@@ -194,8 +189,8 @@ class LogFolder:
         return os.path.join(os.path.dirname(self._path), name)
 
 
-def _file(name: str, status: os.stat_result) -> LogFile:
-    return LogFile(name, status.st_size, status.st_mtime_ns // 1_000_000)
+def _file(name: str, status: os.stat_result) -> messages.LogFile:
+    return messages.LogFile(name, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
 def _missing(path: str) -> NoSuchLog:

@@ -26,12 +26,10 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Final
 
-from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.messages import LogEvent
 from penstock.engine.model.texts.bounded_text import MOST_OF_LINE, bounded_str, cut
 from penstock.engine.model.texts.redaction import without_credentials
@@ -122,13 +120,6 @@ def _note_subtask(known: _Repeated, event: LogEvent) -> None:
         known.subtasks.add(event.attempt_id.subtask)
 
 
-class LogFormat(StrEnum):
-    """Values of `penstock.log.format`."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """The task whose thread logs; "" and 0: a thread of no task. `subtask`: from 1. `job_id` "": of no job."""
@@ -186,15 +177,8 @@ def json_of(line: LogLine) -> str:
     return json.dumps(found, ensure_ascii=False)
 
 
-def form_of(name: str) -> Callable[[LogLine], str]:
-    """Return the function for a value of `penstock.log.format`. Raises: ConfigurationError."""
-    try:
-        return {LogFormat.TEXT: text_of, LogFormat.JSON: json_of}[LogFormat(name.lower())]
-    except ValueError:
-        expected = " or ".join(LogFormat)
-        raise ConfigurationError(
-            f"penstock.log.format: expected {expected}, got {name!r}. Change the setting."
-        ) from None
+FORMS: Final[Mapping[str, Callable[[LogLine], str]]] = {"text": text_of, "json": json_of}
+"""By the value of `penstock.log.format`."""
 
 
 def _where(line: LogLine) -> str:

@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.engine.hosting.reporting.logs.lines import form_of
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.task import LogOptions
@@ -42,7 +41,6 @@ def log_settings_of(settings: Settings) -> LogSettings:
     configured = level_of(settings.get(LogOptions.LEVEL))
     root = logging.root.level
     is_told = settings.is_set(LogOptions.LEVEL) or root in {logging.NOTSET, _PYTHONS_DEFAULT}
-    form_of(settings.get(LogOptions.FORMAT))
     return LogSettings(
         directory=settings.get(LogOptions.DIR),
         path=settings.get(LogOptions.TASKMANAGER_PATH),

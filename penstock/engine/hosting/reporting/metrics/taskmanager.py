@@ -37,7 +37,6 @@ class Measuring(Protocol):
 
     def update(self) -> None:
         """Move rates on. Every 5 s."""
-        ...
 
     def sections(self) -> Iterable[Section]: ...
 

@@ -24,7 +24,7 @@ from penstock.engine.hosting.shipping.pickling import (
     dumps_records,
 )
 from penstock.engine.hosting.spark.batch.key_spool import KeySpool
-from penstock.engine.hosting.spark.batch.plan import Orders, Report, StageMetrics, StagePlace
+from penstock.engine.hosting.spark.batch.plan import Orders, Report, StageMetrics
 from penstock.engine.hosting.spark.batch.shuffle_input import KeyedInput, ShuffleInput
 from penstock.engine.hosting.spark.batch.shuffle_records import (
     DriverOutput,
@@ -37,6 +37,7 @@ from penstock.engine.hosting.taskmanager.task.async_calls import AsyncCallThread
 from penstock.engine.hosting.taskmanager.task.source_input import SourceHost, SourceInput
 from penstock.engine.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.engine.model.ids import JobId
+from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.program import FRAME_STREAM
 from penstock.engine.runtime.interruption import UnwatchedCalls
 from penstock.engine.runtime.network.partitioner import keys_of, make_partitioner
@@ -153,11 +154,9 @@ class BatchTask:
         outputs = [self._output(spec, output) for output in spec.outputs]
         timing = TaskTiming(time.perf_counter_ns, wall_ms, _STEP_NS, 1 << 62)
         self._task = StreamTask(self._chain, self._input, outputs, timing)
-        place = StagePlace(
-            orders.job_id, orders.job_name, orders.vertex_id, orders.vertex_name, subtask, attempt
-        )
         records_in, records_out = self._records_in, self._records_out
-        self._metrics = StageMetrics(self._chain, place, records_in, records_out)
+        place = subtask, attempt
+        self._metrics = StageMetrics(self._chain, orders, place, records_in, records_out)
 
     def run(self) -> Iterator[tuple[int, bytes]]:
         """Yield (reduce partition, record) pairs; the last one is the report for the driver.
@@ -197,16 +196,16 @@ class BatchTask:
             self._mails.is_there.wait(wait_s)
 
     def _report(self) -> Report:
-        reports = self._orders.settings.reports_metrics
-        return Report(
-            self._subtask,
-            self._records_in(),
-            self._records_out(),
-            self._chain.late_records_dropped,
-            tuple(self._committables),
-            *self._chain.user_metrics.numbers(),
-            metrics=self._metrics.payload() if reports else b"",
+        user_metrics, left_out = self._chain.user_metrics.numbers()
+        io = TaskIo(
+            records_in=self._records_in(),
+            records_out=self._records_out(),
+            late_records_dropped=self._chain.late_records_dropped,
+            user_metrics=user_metrics,
+            user_metrics_left_out=left_out,
         )
+        metrics = self._metrics.payload() if self._orders.settings.reports_metrics else b""
+        return Report(self._subtask, io, tuple(self._committables), metrics)
 
     def _records_in(self) -> int:
         return self._input.records_in

@@ -30,8 +30,8 @@ from penstock.engine.hosting.jobmanager.coordinators.coordinators import (
 from penstock.engine.hosting.jobmanager.driver_streams import PRINT_STREAM, write_text
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
 from penstock.engine.hosting.observer import (
+    AllObservers,
     EngineFailed,
-    GuardedObserver,
     JobEnded,
     JobObserver,
     JobTick,
@@ -57,31 +57,12 @@ from penstock.engine.hosting.spark.batch.runner import (
 from penstock.engine.hosting.spark.batch.shuffle_records import driver_records
 from penstock.engine.hosting.spark.dataframes.source import FrameSource
 from penstock.engine.machines.batch import BatchMaster
+from penstock.engine.model import messages
 from penstock.engine.model.checkpoints import CheckpointStatistics, CheckpointType
 from penstock.engine.model.errors import ConfigurationError, GraphError, JobExecutionError
 from penstock.engine.model.graph.auto_parallelism import SubpartitionRange
 from penstock.engine.model.ids import JobId, VertexId
-from penstock.engine.model.messages import (
-    Committable,
-    ExecutionStateChanged,
-    FailureInfo,
-    JobStatusChanged,
-    TaskIo,
-    TaskIoReported,
-)
-from penstock.engine.model.messages.batch import (
-    BatchEffect,
-    BatchEvent,
-    CancelBatch,
-    CancelStage,
-    CommitResults,
-    ResultsCommitted,
-    RunStage,
-    StageFailed,
-    StageFinished,
-    StartBatch,
-    SubtaskReported,
-)
+from penstock.engine.model.messages import batch
 from penstock.engine.model.program import JobOutcome, NotRescalable
 from penstock.engine.model.states import JobStatus
 from penstock.engine.runtime.sources.contract import Source
@@ -150,7 +131,7 @@ _LOG: Final = logging.getLogger(__name__)
 class _Given:
     """What the subtasks have given to the driver."""
 
-    committables: list[Committable] = field(default_factory=list)
+    committables: list[messages.Committable] = field(default_factory=list)
     reports: dict[tuple[VertexId, int], Report] = field(default_factory=dict)
     collected: dict[str, list[bytes]] = field(default_factory=dict)
 
@@ -179,7 +160,7 @@ class BatchJob(NotRescalable):
         self._plan = plan
         self._runner = runner
         self._settings = settings
-        self._observer = GuardedObserver(observer)
+        self._observer = AllObservers(observer)
         self._master = BatchMaster(job.graph, monotonic_ms(), plan.places)
         self._worker = WorkerThreads(
             "penstock-batch",
@@ -195,7 +176,7 @@ class BatchJob(NotRescalable):
         self._given = _Given()
 
     def start(self) -> None:
-        self._tell(StartBatch())
+        self._tell(batch.StartBatch())
 
     # ------------------------------------------------------------------ JobControl
 
@@ -222,7 +203,7 @@ class BatchJob(NotRescalable):
         return self._outcome
 
     def cancel(self) -> None:
-        self._tell(CancelBatch())
+        self._tell(batch.CancelBatch())
 
     def interrupted(self) -> bool:
         return interrupted(self._interruptible)
@@ -239,11 +220,11 @@ class BatchJob(NotRescalable):
     def checkpoints(self) -> CheckpointStatistics:
         return CheckpointStatistics()
 
-    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+    def task_metrics(self) -> list[tuple[str, int, messages.TaskIo]]:
         """Counters of the subtasks that have finished."""
         names = {vertex_id: vertex.name for vertex_id, vertex in self._job.graph.vertices.items()}
         return [
-            (names[vertex_id], subtask, _io_of(report))
+            (names[vertex_id], subtask, report.io)
             for (vertex_id, subtask), report in sorted(self._given.reports.items())
         ]
 
@@ -277,10 +258,10 @@ class BatchJob(NotRescalable):
 
     # ------------------------------------------------------------------ the master's thread
 
-    def _feed(self, event: Callable[[], Sequence[BatchEffect]]) -> None:
+    def _feed(self, event: Callable[[], Sequence[batch.BatchEffect]]) -> None:
         self._worker.put(lambda: self._step(event))
 
-    def _step(self, event: Callable[[], Sequence[BatchEffect]]) -> None:
+    def _step(self, event: Callable[[], Sequence[batch.BatchEffect]]) -> None:
         if self.ended.is_set():
             return
         for effect in event():
@@ -292,9 +273,9 @@ class BatchJob(NotRescalable):
         """End the job and report the error: the master itself failed."""
         self._observer.observe(EngineFailed(error))
         text = "".join(traceback.format_exception(error))
-        self._end(JobStatus.FAILED, FailureInfo(type(error).__name__, text))
+        self._end(JobStatus.FAILED, messages.FailureInfo(type(error).__name__, text))
 
-    def _end(self, status: JobStatus, failure: FailureInfo | None) -> None:
+    def _end(self, status: JobStatus, failure: messages.FailureInfo | None) -> None:
         if status is not JobStatus.FINISHED:
             self._drop_leftovers()
         self._runner.close()
@@ -304,27 +285,27 @@ class BatchJob(NotRescalable):
         self._observer.observe(JobEnded(status, self._master))
         self.ended.set()
 
-    def _carry_out(self, effect: BatchEffect) -> None:
+    def _carry_out(self, effect: batch.BatchEffect) -> None:
         match effect:
-            case RunStage(vertex_id, ranges):
+            case batch.RunStage(vertex_id, ranges):
                 stage = self._plan.stage(vertex_id)
                 _start(
                     f"stage-{stage.vertex.name[:40]}",
                     functools.partial(self._run_stage, stage, ranges),
                 )
-            case CancelStage(vertex_id):
+            case batch.CancelStage(vertex_id):
                 self._runner.cancel(vertex_id)
-            case CommitResults():
+            case batch.CommitResults():
                 _start("commit", self._commit)
-            case ExecutionStateChanged():
+            case messages.ExecutionStateChanged():
                 log_attempt(_LOG, self.job_id, effect)
                 self._observer.observe(effect)
-            case JobStatusChanged():
+            case messages.JobStatusChanged():
                 log_status(_LOG, self.job_id, self._told_status, effect.status, effect.failure)
                 self._told_status = effect.status
                 self._observer.observe(effect)
 
-    def _tell(self, event: BatchEvent) -> None:
+    def _tell(self, event: batch.BatchEvent) -> None:
         self._feed(lambda: self._master.step(event, monotonic_ms()))
 
     def _commit(self) -> None:
@@ -337,25 +318,28 @@ class BatchJob(NotRescalable):
         except Exception as error:
             # Errors of a file system or a database: the job fails with them.
             failure = failure_of(error)
-        self._tell(ResultsCommitted(failure))
+        self._tell(batch.ResultsCommitted(failure))
 
     def _print(self) -> None:
         for payload in self._given.collected.pop(PRINT_STREAM, ()):
             lines: list[str] = loads_records(payload)
             write_text(sys.stdout, "\n".join(lines) + "\n")
 
-    def _note(self, vertex_id: VertexId, told: Sequence[Any]) -> Sequence[BatchEffect]:
+    def _note(self, vertex_id: VertexId, told: Sequence[Any]) -> Sequence[batch.BatchEffect]:
         """Take the records that a finished stage has for the driver."""
-        effects: list[BatchEffect] = []
+        effects: list[batch.BatchEffect] = []
         for one in told:
             if isinstance(one, Report):
                 self._given.reports[vertex_id, one.subtask] = one
-                io = _io_of(one)
-                reported = SubtaskReported(vertex_id, one.subtask, io)
+                reported = batch.SubtaskReported(vertex_id, one.subtask, one.io)
                 effects += self._master.step(reported, monotonic_ms())
                 attempt_id = self._master.attempt_of(vertex_id, one.subtask)
-                self._observer.observe(TaskIoReported(((attempt_id, io),), monotonic_ms()))
-                self._given.committables += [Committable(*pair) for pair in one.committables]
+                self._observer.observe(
+                    messages.TaskIoReported(((attempt_id, one.io),), monotonic_ms())
+                )
+                self._given.committables += [
+                    messages.Committable(*pair) for pair in one.committables
+                ]
                 metrics = one.metrics_report()
                 if metrics is not None:
                     self._observer.observe(metrics)
@@ -375,17 +359,17 @@ class BatchJob(NotRescalable):
     # ------------------------------------------------------------------ a stage's thread
 
     def _run_stage(self, stage: Stage, ranges: Sequence[SubpartitionRange]) -> None:
-        event: BatchEvent
+        event: batch.BatchEvent
         try:
             result = self._runner.run(self.order_of(stage, ranges))
             told = list(driver_records(result.for_driver))
             self._feed(lambda: self._note(stage.vertex_id, told))
-            event = StageFinished(stage.vertex_id, result.bytes_by_partition)
+            event = batch.StageFinished(stage.vertex_id, result.bytes_by_partition)
         except StageError as error:
-            event = StageFailed(stage.vertex_id, error.failure)
+            event = batch.StageFailed(stage.vertex_id, error.failure)
         except Exception as error:
             # Any error must be told: the master waits for the end of this stage.
-            event = StageFailed(stage.vertex_id, failure_of(error))
+            event = batch.StageFailed(stage.vertex_id, failure_of(error))
         self._tell(event)
 
     def order_of(self, stage: Stage, ranges: Sequence[SubpartitionRange] = ()) -> StageOrder:
@@ -423,16 +407,6 @@ class BatchJob(NotRescalable):
             job_parameters=tuple(parameters.items()),
             vertex_id=vertex.vertex_id,
         )
-
-
-def _io_of(report: Report) -> TaskIo:
-    return TaskIo(
-        records_in=report.records_in,
-        records_out=report.records_out,
-        late_records_dropped=report.late_records_dropped,
-        user_metrics=report.user_metrics,
-        user_metrics_left_out=report.user_metrics_left_out,
-    )
 
 
 def _start(name: str, run: Callable[[], None]) -> None:

@@ -38,7 +38,7 @@ from penstock.engine.model.graph.job_graph import JobGraph, JobVertex, sort_job_
 from penstock.engine.model.graph.partitioning import DistributionPattern, ShipStrategy
 from penstock.engine.model.graph.stream_graph import StreamNode
 from penstock.engine.model.ids import DataSetId, ResourceId, VertexId
-from penstock.engine.model.messages import MetricsReport, UserMetric
+from penstock.engine.model.messages import MetricsReport, TaskIo
 from penstock.engine.model.metrics import counter, gauge
 from penstock.engine.runtime.sink import Sink
 from penstock.engine.runtime.task.chain import OperatorChain
@@ -253,34 +253,24 @@ def _exchanges_of(vertex: JobVertex, areas: Areas) -> tuple[Exchange, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StagePlace:
-    """Which attempt of which subtask it is."""
-
-    job_id: str
-    job_name: str
-    vertex_id: str
-    vertex_name: str
-    subtask: int
-    attempt: int
-
-
 class StageMetrics:
     """The metrics of one subtask. `tick` moves its rates on, on the task's own thread."""
 
     def __init__(
         self,
         chain: OperatorChain,
-        place: StagePlace,
+        orders: Orders,
+        place: tuple[int, int],
         records_in: Callable[[], int],
         records_out: Callable[[], int],
     ) -> None:
+        """`place`: subtask and attempt."""
         self._place = place
         self._variables = {
-            "job_id": place.job_id,
-            "job_name": place.job_name,
-            "task_id": place.vertex_id,
-            "task_name": place.vertex_name,
+            "job_id": orders.job_id,
+            "job_name": orders.job_name,
+            "task_id": orders.vertex_id,
+            "task_name": orders.vertex_name,
         }
         self._chain = ChainMetrics(chain, self._variables)
         self._registry = Registry()
@@ -305,18 +295,12 @@ class StageMetrics:
             self._chain.update()
 
     def payload(self) -> bytes:
-        """The report, compressed. `report_of` gives the payload of a MetricsReport back."""
+        """The payload of a MetricsReport, compressed."""
         host = socket.gethostname()
         encoder = ReportEncoder({"host": host, "tm_id": f"{host}:{os.getpid()}"})
-        where = self._place.subtask, self._place.attempt
-        operators = list(self._chain.sections(*where))
-        task = Section(Component.TASK, self._variables, self._registry.measured(), *where)
+        operators = list(self._chain.sections(*self._place))
+        task = Section(Component.TASK, self._variables, self._registry.measured(), *self._place)
         return zlib.compress(encoder.encode([task, *operators]), level=1)
-
-
-def report_of(compressed: bytes) -> bytes:
-    """The payload of a MetricsReport."""
-    return zlib.decompress(compressed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,20 +339,17 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a subtask reports when it has finished. `committables`: (node, payload) of its sinks. `metrics`: see `stage_metrics`;
-    empty: none are reported.
+    """What a subtask reports when it has finished. `committables`: (node, payload) of its sinks. `metrics`: see
+    `StageMetrics.payload`; empty: none are reported.
     """
 
     subtask: int
-    records_in: int
-    records_out: int
-    late_records_dropped: int
+    io: TaskIo
     committables: tuple[tuple[int, bytes], ...] = ()
-    user_metrics: tuple[UserMetric, ...] = ()
-    user_metrics_left_out: int = 0
     metrics: bytes = b""
 
     def metrics_report(self) -> MetricsReport | None:
         """The metrics, for observers; None: there are none."""
-        found = report_of(self.metrics) if self.metrics else None
-        return None if found is None else MetricsReport(ResourceId(""), found)
+        return (
+            MetricsReport(ResourceId(""), zlib.decompress(self.metrics)) if self.metrics else None
+        )

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from penstock.engine.hosting.shipping.interpreter import VARIABLE, check_here
-from penstock.engine.hosting.spark.batch.allocator import large_blocks_kept
 from penstock.engine.hosting.spark.batch.batch_task import BatchTask
 from penstock.engine.hosting.spark.batch.plan import Orders
 from penstock.engine.hosting.spark.batch.runner import failure_of
@@ -45,19 +44,19 @@ def run(
     `orders`: pickled by the driver, and authenticated by Spark. `tell_aside`: takes the record for
     the driver; None: it is yielded with the others.
     """
-    os.environ[VARIABLE] = sys.executable
-    told: Orders = pickle.loads(orders)
-    for partition, record in _records(told, subtask, attempt, records):
-        if tell_aside is not None and partition == told.driver_partition:
+    stage: Orders = pickle.loads(orders)
+    for partition, record in _records(stage, subtask, attempt, records):
+        if tell_aside is not None and partition == stage.driver_partition:
             tell_aside(record)
             continue
         yield _KEY.pack(partition)
         yield record
 
 
-def frames(orders: bytes, subtask: int, attempt: int, records: Iterator[bytes]) -> Iterator[bytes]:
+def frames(
+    orders: bytes, subtask: int, attempt: int, records: Iterator[bytes], _tell_aside: None
+) -> Iterator[bytes]:
     """Yield the Arrow messages of the stage whose result becomes a DataFrame. Arguments: see `run`."""
-    os.environ[VARIABLE] = sys.executable
     for partition, record in _records(pickle.loads(orders), subtask, attempt, records):
         if partition == FRAME_PARTITION:
             yield record
@@ -66,10 +65,10 @@ def frames(orders: bytes, subtask: int, attempt: int, records: Iterator[bytes]) 
 def _records(
     told: Orders, subtask: int, attempt: int, records: Iterator[bytes]
 ) -> Iterator[tuple[int, bytes]]:
+    os.environ[VARIABLE] = sys.executable
     try:
         check_here()
-        with large_blocks_kept():
-            yield from BatchTask(told, subtask, attempt, records).run()
+        yield from BatchTask(told, subtask, attempt, records).run()
     except Exception as error:  # Any error: Spark must pass on our own text.
         where = f"  in task:     {told.vertex_name} ({subtask + 1}/{told.parallelism}), attempt {attempt}"
         raise SubtaskFailed(

@@ -73,7 +73,7 @@ class SparkAttempts:
         with self._lock:
             self._vertices[rdd] = vertex_id
 
-    def look(self, group: str, tell: Callable[[AttemptSeen], None]) -> None:
+    def look(self, group: str, report: Callable[[AttemptSeen], None]) -> None:
         """Report what has changed in the Spark jobs of a group.
 
         Never raises. Stages that Spark does not know yet, or has forgotten, are left out.
@@ -86,9 +86,9 @@ class SparkAttempts:
                     with contextlib.suppress(Exception):
                         seen.extend(self._seen_in(stage_id, vertex_id))
             for one in sorted(seen, key=lambda one: (one.vertex_id, one.subtask, one.attempt)):
-                tell(one)
+                report(one)
 
-    def look_at_last(self, group: str, tell: Callable[[AttemptSeen], None]) -> None:
+    def look_at_last(self, group: str, report: Callable[[AttemptSeen], None]) -> None:
         """As `look`, when nothing of the group runs any more.
 
         Spark learns of its own tasks through a queue; this waits until the queue is empty.
@@ -96,7 +96,7 @@ class SparkAttempts:
         # Py4J: the queue is still not empty, or the context was stopped.
         with contextlib.suppress(Exception):
             self._context._jsc.sc().listenerBus().waitUntilEmpty(_BUS_S * 1000)
-        self.look(group, tell)
+        self.look(group, report)
 
     def _stages_of(self, group: str) -> Iterator[tuple[int, VertexId]]:
         """Return the stages of our vertices, in the order in which Spark made them."""
@@ -244,7 +244,7 @@ class SparkRunner:
         *stages, last = orders
         for order in stages:
             self._shuffles[order.stage.vertex_id] = self._shuffled(self._body(order, None))
-        task = _frame_task_of(self._shipped_of(last))
+        task = _task_of(self._shipped_of(last)._replace(makes_frame=True), None)
         return self._inputs(last).mapPartitionsWithIndex(task, preservesPartitioning=True)
 
     # ------------------------------------------------------------------ the two kinds of stages
@@ -410,16 +410,6 @@ def _task_of(shipped: Any, aside: Any) -> Callable[[int, Any], Iterator[bytes]]:
 
     def run(index: int, records: Any) -> Any:
         return run_subtask(shipped, aside, index, records)
-
-    run.__module__ = "__main__"  # Pickled by value, like everything in the Spark closure.
-    return run
-
-
-def _frame_task_of(shipped: Any) -> Callable[[int, Any], Iterator[bytes]]:
-    run_frame_subtask = spark_task.run_frame_subtask
-
-    def run(index: int, records: Any) -> Any:
-        return run_frame_subtask(shipped, index, records)
 
     run.__module__ = "__main__"  # Pickled by value, like everything in the Spark closure.
     return run

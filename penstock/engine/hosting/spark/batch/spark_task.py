@@ -13,10 +13,13 @@ from penstock.engine.hosting.shipping.worker_imports import Archives, at_work, i
 
 
 class Shipped(NamedTuple):
-    """What the function is shipped with. `orders`: a broadcast of pickled Orders."""
+    """What the function is shipped with. `orders`: a broadcast of pickled Orders. `makes_frame`: the result of the stage becomes a
+    DataFrame.
+    """
 
     archives: Archives
     orders: Any
+    makes_frame: bool = False
 
 
 def run_subtask(
@@ -25,29 +28,16 @@ def run_subtask(
     """Body of a Spark task. `aside`: accumulator for the report to the driver, or None.
 
     Yields key and record in turn, as Spark's PairwiseRDD expects: the reduce partition in 8 bytes,
-    then the record.
+    then the record. For a DataFrame: Arrow messages.
     """
-    body = _body(shipped)
-    tell = None if aside is None else lambda record: aside.add([record])
+    name = "penstock.engine.hosting.spark.batch.spark_body"
+    body = import_shipped(shipped.archives, name)
+    run = body.frames if shipped.makes_frame else body.run
+    put_aside = None if aside is None else lambda record: aside.add([record])
     unread = iter(records)
     with at_work():
-        yield from body.run(shipped.orders.value, subtask, _attempt(), unread, tell)
+        yield from run(shipped.orders.value, subtask, _attempt(), unread, put_aside)
     _read_to_end(unread)
-
-
-def run_frame_subtask(shipped: Shipped, subtask: int, records: Iterable[bytes]) -> Iterator[bytes]:
-    """As `run_subtask`, for the stage whose result becomes a DataFrame. Yields Arrow messages."""
-    body = _body(shipped)
-    unread = iter(records)
-    with at_work():
-        yield from body.frames(shipped.orders.value, subtask, _attempt(), unread)
-    _read_to_end(unread)
-
-
-def _body(shipped: Shipped) -> Any:
-    """The module of the task's Penstock side. It loads Arrow, which chooses its allocator then."""
-    import_shipped(shipped.archives, "penstock.engine.hosting.spark.batch.allocator").load_arrow()
-    return import_shipped(shipped.archives, "penstock.engine.hosting.spark.batch.spark_body")
 
 
 def decoded(schema: Any, batches: Iterable[Any]) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """Reads a partition directly from the Spark task that computes it, on the fetcher's thread of a
 source subtask.
 
-The reader listens, tells the driver its address, and accepts the newest feeder that dials. If Spark
+The reader listens, gives the driver its address, and accepts the newest feeder that dials. If Spark
 loses the executor, it runs the task again, and the new feeder continues where the former one
 stopped. A slow reader fills the socket, which stops the feeder.
 
@@ -264,7 +264,7 @@ class FeedStream:
         )
 
     def _finish(self, feeder: FeedSocket) -> None:
-        """The feeder has sent its end. Only the driver can tell that the whole partition was sent."""
+        """The feeder has sent its end. Only the driver knows that the whole partition was sent."""
         self._has_end = True
         with contextlib.suppress(OSError):
             feeder.sock.setblocking(True)

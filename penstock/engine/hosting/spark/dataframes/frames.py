@@ -255,7 +255,7 @@ class _Spool:
             self._thread.join(5.0)
         if keeps_files:
             return
-        with contextlib.suppress(Exception):  # The directory's name tells what a leftover is.
+        with contextlib.suppress(Exception):  # The directory's name says what a leftover is.
             files, path = open_files(self._folder)
             files.remove(path)
 

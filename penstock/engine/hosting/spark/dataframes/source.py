@@ -194,7 +194,7 @@ class StageFrameSource(FrameSource):
 
 
 class FrameEnumerator(QueueEnumerator):
-    """Gives out one partition per request, once Spark has it. It first tells a new reader where to get feeds."""
+    """Gives out one partition per request, once Spark has it. A new reader first gets the address of feeds."""
 
     def __init__(self, context: EnumeratorContext, run: FrameRun) -> None:
         super().__init__(context, (), is_final=False)

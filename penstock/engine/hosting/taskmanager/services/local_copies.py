@@ -167,23 +167,19 @@ def _to_append(copy: _Copy) -> BinaryIO:
     return os.fdopen(file, "ab")
 
 
+@dataclass(eq=False, repr=False)
 class SnapshotFiles:
-    """Writes one snapshot to the checkpoint's directory, and a copy next to it. `written_bytes`: without the copy."""
+    """Writes one snapshot to the checkpoint's directory, and a copy next to it. `written_bytes`: without the copy.
 
-    def __init__(
-        self,
-        writer: StateWriter,
-        copies: LocalCopies | None,
-        check_wanted: Callable[[], None],
-        kept: Callable[[FileHandle, bytes], FileHandle],
-    ) -> None:
-        """`check_wanted`: raises when the snapshot is no longer needed. `kept`: may keep what was written, and says so in the handle."""
-        self._writer = writer
-        self._copies = copies
-        self._check_wanted = check_wanted
-        self._kept = kept
-        self._paths: set[str] = set()
-        self.written_bytes = 0
+    `_check_wanted`: raises when the snapshot is no longer needed. `_kept`: may keep what was written, and says so in the handle.
+    """
+
+    _writer: StateWriter
+    _copies: LocalCopies | None
+    _check_wanted: Callable[[], None]
+    _kept: Callable[[FileHandle, bytes], FileHandle]
+    _paths: set[str] = field(default_factory=set)
+    written_bytes: int = 0
 
     def add(self, data: bytes) -> StateHandle:
         """Raises: CheckpointIoError; what `check_wanted` raises."""

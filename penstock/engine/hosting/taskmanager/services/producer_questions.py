@@ -7,12 +7,24 @@ Thread-safe.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
+from penstock.engine.hosting.network.data_plane import DataPlane
+from penstock.engine.model.errors import PartitionNotFound
 from penstock.engine.model.ids import AttemptId, ResultPartitionId
 from penstock.engine.model.messages import PartitionStateAnswer, PartitionStateQuestion
-from penstock.engine.runtime.network.gate.missing_partition import NoState, ProducerAnswer
+from penstock.engine.model.states import ExecutionState
+from penstock.engine.runtime.network.gate.missing_partition import (
+    NoState,
+    ProducerAnswer,
+    Reaction,
+    reaction,
+)
+from penstock.engine.runtime.network.gate.ports import ConsumerView
+from penstock.engine.runtime.network.subpartition_view import ViewListener
 
 ANSWER_TIMEOUT_MS: Final = 10_000
 
@@ -20,18 +32,14 @@ Answered = Callable[[ProducerAnswer], None]
 _Key = tuple[AttemptId, ResultPartitionId]
 
 
+@dataclass(eq=False, repr=False)
 class ProducerQuestions:
     """Args: send: a message to the JobManager. call_later: (delay in ms, action)."""
 
-    def __init__(
-        self,
-        send: Callable[[object], None],
-        call_later: Callable[[int, Callable[[], None]], None],
-    ) -> None:
-        self._send = send
-        self._call_later = call_later
-        self._lock = threading.Lock()
-        self._open: dict[_Key, list[Answered]] = {}
+    _send: Callable[[object], None]
+    _call_later: Callable[[int, Callable[[], None]], None]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _open: dict[_Key, list[Answered]] = field(default_factory=dict)
 
     def ask(self, consumer: AttemptId, partition_id: ResultPartitionId, answered: Answered) -> None:
         """Ask. `answered` is called once: with the state, or with the reason why there is none."""
@@ -60,3 +68,61 @@ class ProducerQuestions:
             if not waiting:
                 del self._open[key]
         answered(NoState.TIMED_OUT)
+
+
+class ConsumerTask(Protocol):
+    """The task that reads from these channels."""
+
+    @property
+    def state(self) -> ExecutionState: ...
+    def cancel(self) -> object: ...
+    def fail(self, error: BaseException) -> object: ...
+
+
+AskProducer = Callable[[ResultPartitionId, Callable[[ProducerAnswer], None]], None]
+
+
+class TaskChannelHost:
+    """`engine/runtime/network/gate`'s ChannelHost for the gates of one task."""
+
+    def __init__(self, plane: DataPlane, task: ConsumerTask, ask: AskProducer) -> None:
+        """`ask`: asks the JobMaster for the state of a partition's producer; the answer may come on any thread."""
+        self._plane = plane
+        self._task = task
+        self._ask = ask
+        self.request = plane.consumers.request
+        self.call_later = plane.call_later
+        self.publish_task_event = plane.task_events.publish
+
+    def create_view(
+        self, partition_id: ResultPartitionId, subpartition: int, listener: ViewListener
+    ) -> ConsumerView:
+        partition = self._plane.registry.find(partition_id)
+        if partition is None:
+            raise PartitionNotFound(f"partition {partition_id} is not in this TaskManager")
+        return partition.create_view(subpartition, listener)
+
+    def await_partition(self, partition_id: ResultPartitionId, found: Callable[[], None]) -> None:
+        self._plane.registry.await_partition(partition_id, found, time.monotonic())
+
+    def ask_producer(self, partition_id: ResultPartitionId, retry: Callable[[], None]) -> None:
+        def answered(answer: ProducerAnswer) -> None:
+            self._react(partition_id, answer, retry)
+
+        self._ask(partition_id, answered)
+
+    def _react(
+        self, partition_id: ResultPartitionId, answer: ProducerAnswer, retry: Callable[[], None]
+    ) -> None:
+        todo = reaction(self._task.state, answer)
+        if todo is Reaction.RETRY:
+            retry()
+        elif todo is Reaction.CANCEL:
+            self._task.cancel()
+        elif todo is Reaction.FAIL:
+            self._task.fail(
+                PartitionNotFound(
+                    f"partition {partition_id} was not found and its producer is {answer}, a "
+                    "state in which the partition cannot appear. Find out why the producer is late."
+                )
+            )

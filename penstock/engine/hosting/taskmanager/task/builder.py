@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from penstock.engine.hosting.network.consumer_side import TaskChannelHost
 from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.hosting.shipping.pickling import dumps_records, loads_records
+from penstock.engine.hosting.taskmanager.services.producer_questions import TaskChannelHost
 from penstock.engine.hosting.taskmanager.task.async_calls import AsyncCallThreads
 from penstock.engine.hosting.taskmanager.task.barriers import (
     input_checkpoints,

@@ -45,26 +45,9 @@ from penstock.engine.hosting.taskmanager.task.outputs_in_flight import OutputsIn
 from penstock.engine.hosting.taskmanager.task.ports import Built, TaskAttempt
 from penstock.engine.hosting.taskmanager.task.restore import groups_of
 from penstock.engine.machines.taskmanager.task_lifecycle import refusal_of_checkpoint
-from penstock.engine.model.checkpoints import (
-    ChannelStateHandle,
-    CheckpointMetrics,
-    FileHandle,
-    OperatorSubtaskState,
-    StateHandle,
-    SubtaskState,
-    TaskCheckpointing,
-)
+from penstock.engine.model import checkpoints, messages
 from penstock.engine.model.errors import EngineBug
 from penstock.engine.model.ids import DataSetId, ResourceId, TaskManagerLocation
-from penstock.engine.model.messages import (
-    AcknowledgeCheckpoint,
-    CheckpointFailureReason,
-    DeclineCheckpoint,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
-    TriggerCheckpoint,
-)
-from penstock.engine.model.messages.control import StateRequest
 from penstock.engine.runtime.checkpoint.input_checkpoints import InputCheckpoints
 from penstock.engine.runtime.elements import CheckpointBarrier
 from penstock.engine.runtime.state.snapshot import IN_HAND, OperatorSnapshot, Sharing
@@ -89,7 +72,7 @@ class Writing:
 
     barrier: CheckpointBarrier
     operators: list[tuple[str, OperatorSnapshot]]
-    metrics: CheckpointMetrics
+    metrics: checkpoints.CheckpointMetrics
     is_at_end: bool
     in_hand: list[bytes] = field(default_factory=list)
     inputs: Mapping[Place, bytes] | None = None
@@ -226,7 +209,9 @@ class Handover:
         self._attempt = attempt
         self._silent: set[ResourceId] = set()
 
-    def keeper(self, barrier: CheckpointBarrier) -> Callable[[FileHandle, bytes], FileHandle]:
+    def keeper(
+        self, barrier: CheckpointBarrier
+    ) -> Callable[[checkpoints.FileHandle, bytes], checkpoints.FileHandle]:
         """Return what keeps the parts of a snapshot, if it is that of a handover."""
         settings = self._attempt.host.task_settings.checkpointing
         if not barrier.options.is_held or settings is None:
@@ -234,7 +219,7 @@ class Handover:
         plane, most_bytes = self._attempt.host.data_plane, settings.kept_bytes
         here = TaskManagerLocation(plane.resource_id, self._attempt.host.host_name, plane.port)
 
-        def keep(handle: FileHandle, data: bytes) -> FileHandle:
+        def keep(handle: checkpoints.FileHandle, data: bytes) -> checkpoints.FileHandle:
             is_kept = plane.handed_state.keep(barrier.checkpoint_id, handle, data, most_bytes)
             return replace(handle, kept_by=here) if is_kept else handle
 
@@ -244,9 +229,9 @@ class Handover:
         """Have the TaskManager drop what it keeps of these checkpoints."""
         self._attempt.host.data_plane.handed_state.forget(is_over)
 
-    def read(self, handle: StateHandle) -> bytes | None:
+    def read(self, handle: checkpoints.StateHandle) -> bytes | None:
         """Return the checked bytes; None: they must be read elsewhere. Raises: CancelSignal."""
-        if not isinstance(handle, FileHandle) or handle.kept_by is None:
+        if not isinstance(handle, checkpoints.FileHandle) or handle.kept_by is None:
             return None
         holder, plane = handle.kept_by, self._attempt.host.data_plane
         if holder.resource_id == plane.resource_id:
@@ -257,7 +242,7 @@ class Handover:
         if is_near or holder.resource_id in self._silent:
             return None
         receiver = StateReceiver(handle.size)
-        request = StateRequest(handle.path, handle.offset)
+        request = messages.StateRequest(handle.path, handle.offset)
         plane.consumers.request_state(holder, request, receiver)
         data = receiver.take(PATIENCE_S, self._attempt.check_goes_on)
         if data is not None and zlib.crc32(data) == handle.checksum:
@@ -287,7 +272,7 @@ class TaskCheckpoints:
         self.state_sizes: dict[str, int] = {}
 
     @property
-    def settings(self) -> TaskCheckpointing | None:
+    def settings(self) -> checkpoints.TaskCheckpointing | None:
         """None: the job has no checkpoints."""
         return self._attempt.host.task_settings.checkpointing
 
@@ -317,7 +302,7 @@ class TaskCheckpoints:
 
     # ------------------------------------------------------------------ from the driver: any thread
 
-    def trigger(self, message: TriggerCheckpoint) -> None:
+    def trigger(self, message: messages.TriggerCheckpoint) -> None:
         """Take a snapshot between two slices, or decline."""
         refusal = self._refusal()
         if refusal is not None:
@@ -329,7 +314,7 @@ class TaskCheckpoints:
             f"trigger checkpoint {message.checkpoint_id}",
         )
 
-    def completed(self, message: NotifyCheckpointComplete) -> None:
+    def completed(self, message: messages.NotifyCheckpointComplete) -> None:
         self._forget_copies(lambda one: one < message.checkpoint_id)
         self._attempt.mail_to_built(
             lambda built: built.task.notify_checkpoint_complete(message.checkpoint_id),
@@ -337,7 +322,7 @@ class TaskCheckpoints:
             MAX_PRIORITY,
         )
 
-    def aborted(self, message: NotifyCheckpointAborted) -> None:
+    def aborted(self, message: messages.NotifyCheckpointAborted) -> None:
         checkpoint_id, latest = message.checkpoint_id, message.latest_completed_id
         self._under_way.abort(checkpoint_id)
         self._forget_copies(lambda one: one == checkpoint_id)
@@ -358,7 +343,7 @@ class TaskCheckpoints:
         if self._copies is not None:
             self._copies.forget(self._owner, is_over)
 
-    def _refusal(self) -> tuple[CheckpointFailureReason, str] | None:
+    def _refusal(self) -> tuple[messages.CheckpointFailureReason, str] | None:
         state = self._attempt.state
         refusal = refusal_of_checkpoint(state)
         if refusal is not None:
@@ -368,13 +353,15 @@ class TaskCheckpoints:
                 "the tasks of this job have no checkpoint directory (TaskSettings.checkpointing "
                 "is None)"
             )
-            return CheckpointFailureReason.CHECKPOINT_DECLINED, text
+            return messages.CheckpointFailureReason.CHECKPOINT_DECLINED, text
         return None
 
-    def decline(self, checkpoint_id: int, reason: CheckpointFailureReason, text: str = "") -> None:
+    def decline(
+        self, checkpoint_id: int, reason: messages.CheckpointFailureReason, text: str = ""
+    ) -> None:
         """Decline a checkpoint, and drop its snapshot. Any thread."""
         self._under_way.abandon(lambda one: one == checkpoint_id)
-        message = DeclineCheckpoint(self._attempt.attempt_id, checkpoint_id, reason, text)
+        message = messages.DeclineCheckpoint(self._attempt.attempt_id, checkpoint_id, reason, text)
         self._attempt.host.send(message)
 
     # ------------------------------------------------------------------ mailbox thread
@@ -396,7 +383,7 @@ class TaskCheckpoints:
         """Drop local copies of all other checkpoints."""
         self._forget_copies(lambda one: one != checkpoint_id)
 
-    def read(self, handle: StateHandle) -> bytes:
+    def read(self, handle: checkpoints.StateHandle) -> bytes:
         """Read a handle of the restored checkpoint: from memory, a local copy, or its directory.
 
         Raises: CheckpointDamaged, naming the file; CheckpointIoError; CancelSignal.
@@ -418,7 +405,7 @@ class TaskCheckpoints:
         checkpoint_id = barrier.checkpoint_id
         alignment_ms = 0 if inputs is None else inputs.alignment_ms
         sync_ms = snapshot.sync_ns / 1e6
-        metrics = CheckpointMetrics(
+        metrics = checkpoints.CheckpointMetrics(
             alignment_ms=alignment_ms,
             processed_bytes=0 if inputs is None else inputs.processed_bytes,
             sync_ms=sync_ms,
@@ -462,7 +449,7 @@ class TaskCheckpoints:
         if not self._attempt.host.snapshot_writers.submit(lambda: self._write(writing)):
             self._under_way.ended(writing, is_kept=False)
             text = f"{MAX_WAITING} snapshots already wait to be written on this TaskManager"
-            self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
+            self.decline(checkpoint_id, messages.CheckpointFailureReason.ASYNC_EXCEPTION, text)
 
     def _time_out_later(self, barrier: CheckpointBarrier) -> None:
         """Let the aligned barriers overtake if they have not left in time."""
@@ -503,18 +490,20 @@ class TaskCheckpoints:
                 written_bytes=writing.written_bytes,
             )
             attempt = self._attempt
-            message = AcknowledgeCheckpoint(attempt.attempt_id, checkpoint_id, state, metrics)
+            message = messages.AcknowledgeCheckpoint(
+                attempt.attempt_id, checkpoint_id, state, metrics
+            )
             attempt.host.send(message)
         except Abandoned:
             pass
         except BaseException as error:  # Any error: the driver waits for an answer.
             text = f"{type(error).__name__}: {error}"
-            self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
+            self.decline(checkpoint_id, messages.CheckpointFailureReason.ASYNC_EXCEPTION, text)
         finally:
             self._under_way.ended(writing, is_kept=is_kept)
             self._attempt.wake()
 
-    def _written(self, writing: Writing) -> SubtaskState:
+    def _written(self, writing: Writing) -> checkpoints.SubtaskState:
         """Write everything durably, or leave nothing. Raises: Abandoned; what writing raises."""
         settings, barrier = self.settings, writing.barrier
         assert settings is not None, "a snapshot was taken in a job without checkpoints"
@@ -544,25 +533,25 @@ class TaskCheckpoints:
         if self._copies is not None:
             handles = (handle for _, state in operators for handle in state.handles)
             self._copies.keep(self._owner, barrier.checkpoint_id, handles)
-        return SubtaskState(operators, writing.is_at_end)
+        return checkpoints.SubtaskState(operators, writing.is_at_end)
 
     def _add_in_flight(
         self,
-        states: list[tuple[str, OperatorSubtaskState]],
+        states: list[tuple[str, checkpoints.OperatorSubtaskState]],
         writing: Writing,
-        add: Callable[[bytes], StateHandle],
+        add: Callable[[bytes], checkpoints.StateHandle],
     ) -> None:
         """Add data in flight to the state of the head operator, which stands for the task."""
-        inputs: list[ChannelStateHandle] = []
-        outputs: list[ChannelStateHandle] = []
+        inputs: list[checkpoints.ChannelStateHandle] = []
+        outputs: list[checkpoints.ChannelStateHandle] = []
         for is_input, edge, channel, data in writing.in_flight:
             kept = inputs if is_input else outputs
-            kept.append(ChannelStateHandle(edge, channel, add(data)))
+            kept.append(checkpoints.ChannelStateHandle(edge, channel, add(data)))
         if not inputs and not outputs:
             return
         head = self._attempt.head_uid
         if not states or states[0][0] != head:
-            states.insert(0, (head, OperatorSubtaskState()))
+            states.insert(0, (head, checkpoints.OperatorSubtaskState()))
         of_head = replace(
             states[0][1], inputs_in_flight=tuple(inputs), outputs_in_flight=tuple(outputs)
         )

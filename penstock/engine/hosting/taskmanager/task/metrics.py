@@ -195,19 +195,13 @@ def add_network_metrics(registry: Registry, figures: NetworkFigures) -> None:
 
 
 def add_queue_details(
-    registry: Registry,
-    gates: Sequence[SingleInputGate],
-    partitions: Sequence[ResultPartition],
+    registry: Registry, gates: Sequence[SingleInputGate], partitions: Sequence[ResultPartition]
 ) -> None:
     """The queues of single gates and partitions (`taskmanager.network.detailed-metrics`)."""
     for place, gate in enumerate(gates):
         _add_queue(registry, (*INPUT, (str(place), None)), partial(_lengths, gate))
     for place, partition in enumerate(partitions):
-        _add_queue(
-            registry,
-            (*OUTPUT, (str(place), None)),
-            partial(_waiting, partition),
-        )
+        _add_queue(registry, (*OUTPUT, (str(place), None)), partial(_waiting, partition))
 
 
 def _lengths(gate: SingleInputGate) -> list[int]:
@@ -348,10 +342,6 @@ def records_in(built: BuiltTask) -> int:
     return sum(node.operator.records_read for node in built.chain.nodes[:1])
 
 
-def add_details(registry: Registry, built: BuiltTask) -> None:
-    add_queue_details(registry, built.gates, built.partitions)
-
-
 def _add_debloating(registry: Registry, built: BuiltTask) -> None:
     """The debloaters of the gates are made after this."""
 
@@ -426,7 +416,6 @@ class TaskMetrics:
         self._attempt = attempt
         self._checkpoints = checkpoints
         self._times = TaskTimes()
-        self._gauge = TimeGauge(self._times.began_ns)
         self._is_asking_gauges = False
         deployment = attempt.deployment
         self._variables = {
@@ -437,6 +426,7 @@ class TaskMetrics:
         }
         self._network = NetworkFigures(built.gates, built.partitions)
         self._spent = TimeFigures(attempt.processor, self._times)
+        self._spent_until_beat = TimeFigures(attempt.processor, self._times)
         self._probe = MailboxProbe(self._put)
         self._chain = ChainMetrics(built.chain, self._variables)
         self._registry = self._registered()
@@ -455,7 +445,7 @@ class TaskMetrics:
         )
         registry.more(lambda: self._chain.latencies(attempt.attempt_id.subtask))
         if attempt.host.task_settings.metrics.has_channel_details:
-            add_details(registry, built)
+            add_queue_details(registry, built.gates, built.partitions)
         return registry
 
     def measure_start(self, start: Callable[[], None]) -> None:
@@ -516,9 +506,8 @@ class TaskMetrics:
             self._probe.tick(time.perf_counter_ns())
         user_metrics, left_out = self._built.chain.user_metrics.numbers()
         built, task = self._built, self._built.task
-        now_ns = self._times.now_ns
-        idle_ns, blocked_ns = self._attempt.processor.waited_ns(now_ns)
-        shares = self._gauge.update(now_ns, idle_ns, blocked_ns)
+        spent = self._spent_until_beat
+        spent.measure()
         remote_in, remote_out = built.remote_bytes()
         return TaskIo(
             records_in=task.input.records_in,
@@ -527,12 +516,12 @@ class TaskMetrics:
             bytes_out=self._network.bytes_out(),
             remote_bytes_in=remote_in,
             remote_bytes_out=remote_out,
-            busy_ms=max(0, now_ns - self._times.began_ns - idle_ns - blocked_ns) // 1_000_000,
-            idle_ms=idle_ns // 1_000_000,
-            backpressured_ms=blocked_ns // 1_000_000,
-            busy_ms_per_s=shares.busy,
-            idle_ms_per_s=shares.idle,
-            backpressured_ms_per_s=shares.backpressured,
+            busy_ms=spent.busy_ms,
+            idle_ms=spent.idle_ms,
+            backpressured_ms=spent.blocked_ms,
+            busy_ms_per_s=spent.shares.busy,
+            idle_ms_per_s=spent.shares.idle,
+            backpressured_ms_per_s=spent.shares.backpressured,
             watermark_ms=task.told_watermark_ms,
             late_records_dropped=task.chain.late_records_dropped,
             buffers_in=built.buffers_in,

@@ -55,8 +55,8 @@ class Recorder:
 @pytest.fixture
 def clocks(monkeypatch) -> None:
     """1000 on the machines' clock is 5000 on the wall."""
-    both = SimpleNamespace(monotonic_ns=lambda: 1000 * 10**6, time_ns=lambda: 5000 * 10**6)
-    monkeypatch.setattr(machine_shell, "time", both)
+    monkeypatch.setattr(machine_shell, "now_ms", lambda: 1000)
+    monkeypatch.setattr(machine_shell, "wall_ms", lambda: 5000)
 
 
 @pytest.mark.usefixtures("clocks")

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.engine.hosting.network.consumer_side import TaskChannelHost
 from penstock.engine.hosting.network.data_plane import DataPlane
 from penstock.engine.hosting.network.producer_side import RemoteView
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.hosting.shipping.pickling import loads_records
+from penstock.engine.hosting.taskmanager.services.producer_questions import TaskChannelHost
 from penstock.engine.model.deployment import ShuffleDescriptor
 from penstock.engine.model.errors import (
     PartitionConnectionError,

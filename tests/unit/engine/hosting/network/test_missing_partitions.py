@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.engine.hosting.network.consumer_side import TaskChannelHost
 from penstock.engine.hosting.network.data_plane import DelayedCalls
 from penstock.engine.hosting.network.partition_registry import TaskEventDispatcher
 from penstock.engine.hosting.taskmanager.services.producer_questions import (
     ANSWER_TIMEOUT_MS,
     ProducerQuestions,
+    TaskChannelHost,
 )
 from penstock.engine.model.errors import PartitionNotFound
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, VertexId

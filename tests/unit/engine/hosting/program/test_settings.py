@@ -30,5 +30,5 @@ def test_rows_of_a_call_with_columns_are_limited_only_if_the_user_says_so():
     assert job_manager_settings(Settings(), ProgramSettings()).task.steps.column_rows == 0
     limited = job_manager_settings(Settings({key: "500"}), ProgramSettings())
     assert limited.task.steps.column_rows == 500
-    with pytest.raises(ConfigurationError, match=f"{key} must be 1 or more, got 0"):
+    with pytest.raises(ConfigurationError, match=f"{key}.* at least 1"):
         job_manager_settings(Settings({key: "0"}), ProgramSettings())

@@ -55,8 +55,8 @@ def taskmanager_body():
 BODIES = {
     "a TaskManager": taskmanager_body,
     "a stage": lambda: spark_runner._task_of(spark_task.Shipped(ARCHIVES, None), None),
-    "a stage that a DataFrame goes on from": lambda: spark_runner._frame_task_of(
-        spark_task.Shipped(ARCHIVES, None)
+    "a stage that a DataFrame goes on from": lambda: spark_runner._task_of(
+        spark_task.Shipped(ARCHIVES, None, makes_frame=True), None
     ),
     "a feed": lambda: feed_server._body(
         ARCHIVES, ("127.0.0.1", 1, ("127.0.0.1", 2), {"ticket": "00"})

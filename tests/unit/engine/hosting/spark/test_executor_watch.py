@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.engine.hosting.provider import HostChanges
-from penstock.engine.hosting.spark.provider import Executors, ExecutorWatch, executors_of
+from penstock.engine.hosting.spark.provider import Executors, ExecutorWatch, look_at
 
 
 class Java:
@@ -64,33 +64,33 @@ EXECUTORS = {"driver": (8, False), "0": (3, False), "1": (5, True)}
 
 
 def test_the_driver_is_no_executor_and_one_that_leaves_gives_no_slots():
-    assert executors_of(Context(EXECUTORS)) == Executors(frozenset("1"), 3, 3)
+    assert look_at(Context(EXECUTORS)) == Executors(frozenset("1"), 3, 3)
 
 
 def test_a_task_may_take_several_cores():
-    assert executors_of(Context(EXECUTORS, spark_task_cpus="2")) == Executors(frozenset("1"), 1, 1)
+    assert look_at(Context(EXECUTORS, spark_task_cpus="2")) == Executors(frozenset("1"), 1, 1)
 
 
 @pytest.mark.parametrize(("running", "free"), [(0, 3), (2, 1), (3, 0), (5, 0)])
 def test_slots_that_tasks_hold_are_not_free(running, free):
     """Those of an executor that leaves may be among them: nobody tells where they run."""
-    assert executors_of(Context(EXECUTORS, running)).free == free
+    assert look_at(Context(EXECUTORS, running)).free == free
 
 
 def test_on_one_machine_the_driver_is_the_executor():
-    found = executors_of(Context({"driver": (4, False)}, 1, "local[4]"))
+    found = look_at(Context({"driver": (4, False)}, 1, "local[4]"))
     assert found == Executors(frozenset(), 4, 3)
 
 
 def test_executors_that_come_as_they_are_asked_for_are_no_growth():
-    found = executors_of(Context(EXECUTORS, spark_dynamicAllocation_enabled="true"))
+    found = look_at(Context(EXECUTORS, spark_dynamicAllocation_enabled="true"))
     assert found == Executors(frozenset("1"), 0)
 
 
 def test_a_stopped_session_tells_nothing():
     context = Context(EXECUTORS)
     context._jsc = None
-    assert executors_of(context) is None
+    assert look_at(context) is None
 
 
 @pytest.mark.parametrize(

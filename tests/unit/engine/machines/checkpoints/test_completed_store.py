@@ -5,10 +5,10 @@
 import pytest
 
 from penstock.engine.machines.checkpoints.coordinator_state import CompletedCheckpointStore
-from penstock.engine.machines.checkpoints.settings import Retention
 from penstock.engine.model.checkpoints import CheckpointType, CompletedCheckpoint
 from penstock.engine.model.errors import BrokenInvariant
 from penstock.engine.model.ids import JobId
+from penstock.engine.model.options.checkpoints import Retention
 from penstock.engine.model.states import JobStatus
 
 

@@ -7,12 +7,12 @@ import pytest
 from penstock.engine.machines.checkpoints.settings import (
     CheckpointPlaces,
     CheckpointSettings,
-    Retention,
     checkpoint_places_of,
     checkpoint_settings_of,
 )
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.checkpoints import Retention
 
 PREFIX = "execution.checkpointing."
 KEPT = 128 << 20
@@ -48,7 +48,7 @@ def test_options_are_read() -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"mode": "AT_MOST_ONCE"}, "EXACTLY_ONCE or AT_LEAST_ONCE"),
+        ({"mode": "AT_MOST_ONCE"}, "EXACTLY_ONCE, AT_LEAST_ONCE"),
         ({"externalized_checkpoint_retention": "KEEP"}, "DELETE_ON_CANCELLATION"),
         ({"max_concurrent_checkpoints": "0"}, "at least 1"),
         ({"tolerable_failed_checkpoints": "-1"}, "at least 0"),

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.engine.machines.generations.adaptive_master import why_it_stays
-from penstock.engine.machines.job.handed_over import HoldSlots
+from penstock.engine.machines.job.handover_changes import GenerationChange, HandoverChanges
 from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings
 from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.elastic import RescaleCause, RescaleEnd
@@ -70,8 +70,7 @@ def test_the_next_generation_begins_with_the_checkpoint_of_the_handover():
     assert statuses(effects) == []
     assert bench.job.status is JobStatus.RUNNING
     assert all(
-        v.execution.restore.checkpoint_id == checkpoint_id
-        for v in bench.job.execution_graph.vertices
+        v.execution.restore.checkpoint_id == checkpoint_id for v in bench.job.state.graph.vertices
     )
 
 
@@ -88,7 +87,7 @@ def test_attempts_of_the_next_generation_have_numbers_that_no_task_has_had():
     bench = grown()
     old = bench.attempt("Source[0]")
     bench.hand_over()
-    assert {v.execution.attempt_id.attempt for v in bench.job.execution_graph.vertices} == {1}
+    assert {v.execution.attempt_id.attempt for v in bench.job.state.graph.vertices} == {1}
     assert bench.step(TaskReported(TaskStateChanged(old, S.FAILED, USER), bench.now_ms)) == []
     assert bench.job.status is JobStatus.RUNNING
 
@@ -447,7 +446,7 @@ def test_a_subtask_on_a_leaving_taskmanager_moves_to_a_free_slot_and_the_paralle
     bench.run_all()
     (left,) = places(bench)
     bench.rescale(FlatMap=(1, 1), KeyAggSink=(1, 1), Source=(1, 1))
-    bench.job.step(HoldSlots(2))
+    bench.job.step(GenerationChange(HandoverChanges.hold_slots, 2))
     bench.offer("tm3")
     effects = bench.leave(left)
     bench.hand_over(effects)

@@ -199,14 +199,13 @@ def restarted(bench):
 
 
 def attempts(bench, names=OTHER):
-    found = bench.job.execution_graph.vertices
+    found = bench.job.state.graph.vertices
     return {str(one): one.execution.attempt_id for one in found if str(one) in names}
 
 
 def places(bench):
     return {
-        str(one): str(one.execution.location.resource_id)
-        for one in bench.job.execution_graph.vertices
+        str(one): str(one.execution.location.resource_id) for one in bench.job.state.graph.vertices
     }
 
 
@@ -282,7 +281,7 @@ def test_the_next_checkpoint_has_the_tasks_of_both():
     effects = bench.fire("checkpoint-trigger")
     assert triggered(effects) == {"In[0]": False, "Beside[0]": False, "Beside[1]": False}
     (pending,) = bench.job.checkpoints.coordinator.pending.values()
-    running_now = {one.execution.attempt_id for one in bench.job.execution_graph.vertices}
+    running_now = {one.execution.attempt_id for one in bench.job.state.graph.vertices}
     assert {*pending.plan.running} == running_now
     bench.complete(pending.checkpoint_id)
     operators = bench.job.checkpoints.store.latest.operators
@@ -431,7 +430,7 @@ def test_what_is_asked_for_meanwhile_of_the_other_part_comes_with_the_generation
     (one,) = replaced(end(bench))
     assert bench.parallelism == {"In": 1, "Sum": 3, "Beside": 2, "End": 2}
     assert attempts(bench) == before
-    changed = {*map(str, bench.job.execution_graph.vertices)}
+    changed = {*map(str, bench.job.state.graph.vertices)}
     bench.run_all()
     assert triggered(bench.effects) == {"In[0]": False, "Beside[0]": True, "Beside[1]": True}
     stored(bench)
@@ -487,7 +486,7 @@ def test_the_next_driver_begins_all_anew_from_the_checkpoint_of_the_handover():
     again.start()
     again.offer("tm4", 3)
     assert again.parallelism == {"In": 1, "Sum": 3, "Beside": 2, "End": 2}
-    vertices = again.job.execution_graph.vertices
+    vertices = again.job.state.graph.vertices
     assert {one.execution.restore.checkpoint_id for one in vertices} == {checkpoint_id}
     assert {one.state for one in vertices} == {S.DEPLOYING}
 

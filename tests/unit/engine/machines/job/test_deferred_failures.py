@@ -42,7 +42,7 @@ def test_a_job_that_restarts_tells_the_cause():
     assert told(bench) == [USER]
     bench.confirm_cancels()
     bench.fire("restart-")
-    assert all(v.state is not S.FAILED for v in bench.job.execution_graph.vertices)
+    assert all(v.state is not S.FAILED for v in bench.job.state.graph.vertices)
 
 
 def test_the_consumer_of_a_consumer_waits_for_the_cause_too():
@@ -79,7 +79,7 @@ def test_a_lost_taskmanager_is_a_cause_too():
     bench.report(CONSUMERS[1], S.FAILED, LOST)
     bench.lose("tm1")
     assert statuses(bench.effects) == ["RESTARTING"]
-    assert told(bench)[0].is_task_manager_lost
+    assert told(bench)[0].kind == "TaskManagerLost"
 
 
 def test_without_a_cause_the_consumers_report_decides_after_a_while():

@@ -7,11 +7,7 @@ docs/spec/slots.md#sharing-by-local-input: a word count, and Flink's figure.
 import pytest
 
 from penstock.engine.machines.failover import FixedDelayRestart, NoRestart
-from penstock.engine.machines.job_state.job_settings import (
-    JobSettings,
-    LoadBalanceMode,
-    job_settings_of,
-)
+from penstock.engine.machines.job_state.job_settings import JobSettings, job_settings_of
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.ids import AllocationId
@@ -36,6 +32,7 @@ from penstock.engine.model.messages import (
     TaskStateChanged,
     TimerFired,
 )
+from penstock.engine.model.options.cluster import LoadBalanceMode
 from penstock.engine.model.states import ExecutionState as S
 from penstock.engine.model.states import JobStatus
 from tests.tools.machines.job_bench import BROKEN, USER, Bench, cancelled, deployed, statuses
@@ -250,7 +247,7 @@ def test_a_restart_names_the_taskmanager_whose_loss_caused_it() -> None:
 
 def test_a_restart_names_the_taskmanager_that_shuts_down_with_its_tasks() -> None:
     bench = running(settings=fixed(attempts=2))
-    (vertex,) = [v for v in bench.job.execution_graph.vertices if str(v) == "Source[0]"]
+    (vertex,) = [v for v in bench.job.state.graph.vertices if str(v) == "Source[0]"]
     known = vertex.execution.location.resource_id
     effects = bench.report("Source[0]", S.CANCELED)
     (restarting,) = [e for e in effects if isinstance(e, JobStatusChanged)]
@@ -491,7 +488,7 @@ def test_a_suspended_job_lets_go_of_everything_at_once_and_commits_nothing() -> 
     assert sum(isinstance(e, FreeSlot) for e in effects) == 2
     assert not [e for e in effects if isinstance(e, FinalizeJob | ReleasePartitions)]
     assert [e.slots for e in effects if isinstance(e, DeclareRequirements)] == [0]
-    assert {v.state for v in bench.job.execution_graph.vertices} == {S.CANCELED}
+    assert {v.state for v in bench.job.state.graph.vertices} == {S.CANCELED}
     assert bench.confirm_cancels() == bench.step(CancelJob(2)) == bench.step(SuspendJob(3)) == []
     assert bench.offer("tm9") == [AnswerOffers("tm9", (), ("tm9/0",))]
 

@@ -26,9 +26,7 @@ def keyed_job(parallelism):
 def owners(bench):
     """The slot of each key group."""
     found = {}
-    vertices = [
-        one for one in bench.job.execution_graph.vertices if one.vertex_id.vertex_id == "Keyed"
-    ]
+    vertices = [one for one in bench.job.state.graph.vertices if one.vertex_id.vertex_id == "Keyed"]
     for vertex in vertices:
         first, last = key_group_range(KEY_GROUPS, len(vertices), vertex.vertex_id.subtask)
         found |= dict.fromkeys(range(first, last + 1), vertex.execution.allocation_id)
@@ -76,7 +74,7 @@ def test_the_bytes_of_a_vertex_are_those_of_its_keyed_state():
     latest = CompletedCheckpoint(
         1, bench.job.job_graph.job_id, CheckpointType.CHECKPOINT, 0, (stored,)
     )
-    found = former_assignment(bench.job.execution_graph, latest)
+    found = former_assignment(bench.job.state.graph, latest)
     assert found.state_bytes == {
         "Source": 0,
         "Keyed": sum(handle.handle.size for handle in handles),

@@ -4,10 +4,11 @@ blocking edges.
 
 import pytest
 
-from penstock.engine.machines.job_state.job_settings import JobSettings, LoadBalanceMode
+from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.planning.plan import alike, parse_shape, render_loss, task_ranges
 from penstock.engine.machines.planning.planner import plan, plan_loss, plan_on
 from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.options.cluster import LoadBalanceMode
 from tests.tools.machines.job_graphs import A2A, BLOCKING, figure, job_graph, word_count
 
 

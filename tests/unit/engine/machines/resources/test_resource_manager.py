@@ -25,6 +25,7 @@ from penstock.engine.model.messages import (
     TaskManagersLeaving,
     TaskManagerStartFailed,
 )
+from simulation.bookkeeping import allocated_to, check_resources
 
 JOB = JobId("job")
 
@@ -36,7 +37,7 @@ class Bench:
 
     def step(self, event) -> list:
         effects = self.rm.step(event)
-        self.rm.check()
+        check_resources(self.rm)
         return effects
 
     def need(self, slots: int, now_ms: int = 0) -> list:
@@ -61,7 +62,7 @@ def test_as_many_task_managers_as_the_slots_need() -> None:
     assert requested(bench.register("tm-1")) == [("tm-1", 0), ("tm-1", 1)]
     assert requested(bench.register("tm-2")) == [("tm-2", 0)]
     assert started(bench.need(5)) == ["tm-3"]
-    assert bench.rm.allocated_to(JOB) == 4
+    assert allocated_to(bench.rm, JOB) == 4
 
 
 def test_a_lost_task_manager_is_replaced_by_a_new_incarnation_as_often_as_needed() -> None:
@@ -149,7 +150,7 @@ def test_a_freed_slot_serves_the_next_need_under_a_new_allocation() -> None:
     assert second.allocation_id != first.allocation_id
     stale = SlotFreed("tm-1", 0, first.allocation_id)
     assert bench.step(stale) == []
-    assert bench.rm.allocated_to(JOB) == 1
+    assert allocated_to(bench.rm, JOB) == 1
 
 
 def test_idle_task_managers_are_stopped_in_time() -> None:

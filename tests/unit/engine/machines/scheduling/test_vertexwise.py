@@ -5,11 +5,12 @@ import pytest
 from penstock.engine.machines.execution.execution import ExecutionEvent as E
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.engine.machines.job_state.job_settings import job_settings_of
-from penstock.engine.machines.scheduling.scheduling import ConsumeConstraint, VertexwiseScheduling
+from penstock.engine.machines.scheduling.scheduling import VertexwiseScheduling
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.job_graph import JobType, ResultPartitionType
 from penstock.engine.model.messages import DeployTask
+from penstock.engine.model.options.scheduling import ConsumeConstraint
 from tests.tools.machines.job_bench import Bench as JobBench
 from tests.tools.machines.job_graphs import A2A, BLOCKING, POINTWISE, job_graph
 

@@ -33,6 +33,7 @@ from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.ids import AllocationId, ResourceId, SlotRequestId, TaskManagerLocation
 from penstock.engine.model.states import ExecutionState
 from tests.tools.machines.job_graphs import A2A, job_graph
+from tests.tools.machines.slot_scan import chosen
 
 TM1 = ResourceId("tm1")
 SMALL, LARGE = profile_of({"cpu": 1, "heap": 100}), profile_of({"cpu": 2, "heap": 200})
@@ -75,7 +76,7 @@ def test_profiles_add_and_subtract_exactly() -> None:
 
 
 def select(slots: list[Slot], wanted: SlotProfile, used: dict | None = None, **kind):
-    found = SlotSelection(**kind).select(slots, wanted, lambda tm: (used or {}).get(tm, 0.0))
+    found = chosen(SlotSelection(**kind), slots, wanted, lambda tm: (used or {}).get(tm, 0.0))
     return found and (found[0].allocation_id, found[1])
 
 

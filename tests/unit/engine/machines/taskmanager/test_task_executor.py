@@ -33,6 +33,7 @@ from penstock.engine.model.messages import (
 )
 from penstock.engine.model.slot_size import UNSIZED
 from penstock.engine.model.states import ExecutionState, SlotState
+from simulation.bookkeeping import check_task_executor
 from tests.tools.machines.task_executor_bench import (
     A1,
     A2,
@@ -345,4 +346,4 @@ def test_the_story_says_what_came_of_each_event_and_is_part_of_an_error(running)
     assert "FreeSlot: a1 ACTIVE->RELEASING cause=a test" in told
     running.executor.slots.slot(A1).state = SlotState.FREE
     with pytest.raises(BrokenInvariant, match="a1 ACTIVE->RELEASING"):
-        running.executor.check()
+        check_task_executor(running.executor)

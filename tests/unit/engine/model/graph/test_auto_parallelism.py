@@ -57,9 +57,9 @@ def test_a_parallelism_for_all_or_the_switch_turns_it_off(found):
     ("values", "told"),
     [
         ({"min_parallelism": "9", "max_parallelism": "8"}, "min-parallelism' is 9, more than"),
-        ({"max_parallelism": "0"}, "max-parallelism' is 0"),
-        ({"default_source_parallelism": "40000"}, "takes 1 to 32768"),
-        ({"avg_data_volume_per_task": "0 b"}, "has to read something"),
+        ({"max_parallelism": "0"}, "max-parallelism' is '0'"),
+        ({"default_source_parallelism": "40000"}, "at least 1 and at most 32,768"),
+        ({"avg_data_volume_per_task": "0 b"}, "at least 1 bytes"),
     ],
 )
 def test_what_cannot_be_is_refused(values, told):

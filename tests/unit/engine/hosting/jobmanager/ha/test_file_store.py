@@ -29,19 +29,19 @@ def test_of_an_entry_that_ended_its_end_is_all_that_is_left(store):
     assert sorted(os.listdir(entry.path.parent)) == ["ended", "lock"]
 
 
-def crash_at(monkeypatch, name):
+def crash_at(monkeypatch, module, name):
     """The process dies at the first call of this function."""
 
     def die(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ha_store, name, die)
+    monkeypatch.setattr(module, name, die)
 
 
 def test_a_crash_while_an_entry_is_written_leaves_none(store, tmp_path, monkeypatch):
     entries = tmp_path / "cluster" / KEY
     with monkeypatch.context() as patch:
-        crash_at(patch, "_sync_folder")  # all is written, nothing is renamed
+        crash_at(patch, ha_store.private_files, "sync_folder")  # all is written, nothing is renamed
         with pytest.raises(KeyboardInterrupt):
             store.create(KEY, b"job", lease("a"))
     assert [n for n in os.listdir(entries) if n.startswith("new-")]
@@ -57,14 +57,14 @@ def test_a_crash_while_a_result_is_written_leaves_none(store, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(ha_store.os, "fsync", lambda _: 1 / 0)  # written, not durable, not renamed
         with pytest.raises(ZeroDivisionError):
-            store.put_result(entry, b"half")
+            store.put(entry, "result", b"half")
     assert store.read(store.take(entry, lease("b")), "result") is None
 
 
 def test_a_crash_while_an_entry_is_taken_leaves_it_to_be_taken(store, monkeypatch):
     former = store.create(KEY, b"job", lease("a"))
     with monkeypatch.context() as patch:
-        crash_at(patch, "_write_durably")  # it has its new name, and the former lease
+        crash_at(patch, ha_store, "_write_durably")  # it has its new name, and the former lease
         with pytest.raises(KeyboardInterrupt):
             store.take(former, lease("b"))
     left = store.find(KEY)
@@ -76,7 +76,7 @@ def test_a_crash_while_an_entry_is_taken_leaves_it_to_be_taken(store, monkeypatc
 
 def test_a_crash_while_an_entry_is_removed_leaves_it_with_its_result(store, monkeypatch):
     entry = store.create(KEY, b"job", lease("a"))
-    store.put_result(entry, b"how it ends")
+    store.put(entry, "result", b"how it ends")
     with monkeypatch.context() as patch:
         patch.setattr(ha_store.Path, "rename", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -217,8 +217,8 @@ def test_all_of_a_store_is_this_users_alone_whatever_the_umask_is(tmp_path):
         entry = store.create(KEY, b"job", lease("a"))
         store.renew(entry, lease("a"))
         entry = store.take(entry, lease("b"))
-        store.put_checkpoints(entry, b"[]")
-        store.put_result(entry, b"result")
+        store.put(entry, "checkpoints", b"[]")
+        store.put(entry, "result", b"result")
         assert open_to_others(tmp_path) == {}
         store.remove(entry, ended(entry))
     assert open_to_others(tmp_path) == {}

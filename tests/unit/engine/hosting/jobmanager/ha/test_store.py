@@ -39,7 +39,7 @@ def test_where_checkpoints_are_is_known_to_whoever_takes_over(store):
     entry = store.create(KEY, b"job", lease("a"))
     assert store.read(entry, "checkpoints") is None
     for pointers in (b"[1]", b"[1, 2]"):
-        store.put_checkpoints(entry, pointers)
+        store.put(entry, "checkpoints", pointers)
     assert store.read(store.take(entry, lease("b")), "checkpoints") == b"[1, 2]"
 
 
@@ -72,9 +72,9 @@ def test_of_two_that_take_the_same_entry_one_gets_it(store):
     "late",
     [
         lambda store, entry: store.renew(entry, lease("a")),
-        lambda store, entry: store.put_result(entry, b"mine"),
-        lambda store, entry: store.put_checkpoints(entry, b"mine"),
-        lambda store, entry: store.put_requirements(entry, b"mine"),
+        lambda store, entry: store.put(entry, "result", b"mine"),
+        lambda store, entry: store.put(entry, "checkpoints", b"mine"),
+        lambda store, entry: store.put(entry, "requirements", b"mine"),
         lambda store, entry: store.remove(entry, ended(entry)),
     ],
     ids=["renewal", "result", "checkpoints", "requirements", "removal"],
@@ -98,14 +98,14 @@ def test_a_stale_token_is_stale_for_a_later_run_of_the_same_job_too(store):
     again = store.create(KEY, b"job", lease("c"))
     assert again.token == 3
     with pytest.raises(LeaseTaken):
-        store.put_result(former, b"mine")
+        store.put(former, "result", b"mine")
     with pytest.raises(LeaseTaken, match="driver c has taken it over"):
         store.renew(taken, lease("b"))
 
 
 def test_a_result_that_was_recorded_is_seen_by_the_next_driver(store):
     former = store.create(KEY, b"job", lease("a"))
-    store.put_result(former, b"how it ends")
+    store.put(former, "result", b"how it ends")
     assert store.read(store.take(former, lease("b")), "result") == b"how it ends"
 
 
@@ -121,7 +121,7 @@ def test_an_entry_that_ended_is_gone_and_its_end_stays_for_those_who_waited(stor
 def test_what_was_put_last_is_read_and_what_was_before_is_gone(store, tmp_path):
     entry = store.create(KEY, b"job", lease("a"))
     for pointers in (b"1", b"2"):
-        store.put_checkpoints(entry, pointers)
+        store.put(entry, "checkpoints", pointers)
     assert store.read(entry, "checkpoints") == b"2"
     assert len([path for path in tmp_path.rglob("*checkpoints*") if path.is_file()]) == 1
 
@@ -130,7 +130,7 @@ def test_what_users_asked_for_is_seen_by_the_next_driver(store):
     former = store.create(KEY, b"job", lease("a"))
     assert store.read(former, "requirements") is None
     for asked in (b"2", b"3"):
-        store.put_requirements(former, asked)
+        store.put(former, "requirements", asked)
     assert store.read(store.take(former, lease("b")), "requirements") == b"3"
 
 

@@ -19,11 +19,11 @@ from penstock.engine.hosting.network.wire.addresses import (
     data_endpoint,
     listen,
     own_address_in,
-    ports_in,
 )
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.options.option import ports_in
 from tests.tools.identities import new_credentials
 
 HOST = "127.0.0.1"
@@ -50,14 +50,13 @@ def free_ports(count):
     ],
 )
 def test_ports_are_single_ones_and_ranges(text, ports):
-    assert list(ports_in(text, DATA_PORT)) == ports
+    assert ports_in(text) == ports
 
 
 @pytest.mark.parametrize("text", ["", "-1", "a", "70000", "5-3", "1,,2", "1-2-3"])
 def test_what_are_no_ports_is_refused_with_the_option(text):
-    settings = Settings({DATA_PORT: text} if text else {DATA_PORT: ","})
     with pytest.raises(ConfigurationError, match=r"'taskmanager.data.port' is .*50100-50110"):
-        addresses_of(settings)
+        addresses_of(Settings({DATA_PORT: text or ","}))
 
 
 def test_the_configuration_is_flinks():
