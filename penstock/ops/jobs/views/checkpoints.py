@@ -13,9 +13,9 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from penstock.engine.model.options.checkpoints import Retention
 from penstock.engine.model.checkpoints import METADATA, CheckpointType
 from penstock.engine.model.ids import VertexId
+from penstock.engine.model.options.checkpoints import Retention
 from penstock.engine.model.texts.redaction import without_credentials
 from penstock.ops.jobs.checkpoint_record import (
     END_TO_END,
