@@ -19,15 +19,18 @@ from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.api.base import Sink, SinkWriter, WriterContext
 from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.api.sending import RowsWriter, subtask_of
-from penstock.connectors.sql.engine import look, make_engine, shown_url, transaction
-from penstock.connectors.sql.errors import (
+from penstock.connectors.sql.engine import (
     REFUSED_BY_DRIVER,
     TIMEOUT_S,
     answered,
     error_of,
     is_transient,
+    look,
+    make_engine,
     may_pass,
+    shown_url,
     told,
+    transaction,
 )
 from penstock.connectors.sql.jdbc_urls import alchemy_url
 from penstock.connectors.sql.rows import first_refused

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, Protocol, Self, TypeAlias
 from penstock.common.time import Duration
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.api.builder import SettingsBuilder
-from penstock.connectors.sql.errors import checked_timeout, is_transient
+from penstock.connectors.sql.engine import checked_timeout, is_transient
 from penstock.connectors.sql.jdbc_urls import alchemy_url
 from penstock.connectors.sql.lookup_tables import LookupTable, LookupTarget
 from penstock.datastream.functions import AsyncFunction

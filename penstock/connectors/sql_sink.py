@@ -24,9 +24,8 @@ from typing import Any, Final, Self
 from penstock.connectors.api.base import Committer, DeliveryGuarantee, SinkWriter, WriterContext
 from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.api.sending import RowsWriter, StagingSink, subtask_of
-from penstock.connectors.sql.errors import checked_timeout, is_transient
-from penstock.connectors.sql.pieces import Piece, dumps_piece
-from penstock.connectors.sql.staged import Origin
+from penstock.connectors.sql.engine import checked_timeout, is_transient
+from penstock.connectors.sql.staged import Origin, Piece, dumps_piece
 from penstock.connectors.sql.tables import SqlDatabase, Target, Transaction, unique_with_time
 from penstock.connectors.sql.values import Changes, changes_maker
 from penstock.engine.hosting.os.clock import NoAnswer

@@ -31,16 +31,19 @@ from penstock.connectors.api.base import (
 )
 from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.sql.checks import field_kind
-from penstock.connectors.sql.engine import import_sqlalchemy, make_engine, reflected, shown_url
-from penstock.connectors.sql.errors import (
+from penstock.connectors.sql.engine import (
     QUERY_TIMEOUT_S,
     answered,
     checked_timeout,
     each_answered,
     error_of,
+    import_sqlalchemy,
+    make_engine,
+    reflected,
+    shown_url,
     told,
 )
-from penstock.connectors.sql.zones import instants_of
+from penstock.connectors.sql.values import instants_of
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.engine.model.row import make_row
 from penstock.engine.model.time import Duration

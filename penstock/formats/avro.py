@@ -45,8 +45,7 @@ from penstock.formats.avro_values import (
     type_info_of,
 )
 from penstock.formats.file_access import open_input, shown, size_of
-from penstock.formats.file_format import FileFormat, FileInputFormat
-from penstock.formats.file_listing import FilePiece
+from penstock.formats.file_format import FileFormat, FileInputFormat, FilePiece
 from penstock.formats.text_lines import ROWS_PER_BATCH
 
 MAGIC: Final = b"Obj\x01"

@@ -39,8 +39,7 @@ from penstock.formats.csv_values import (
     text_of,
 )
 from penstock.formats.file_access import open_unpacked, shown, size_of
-from penstock.formats.file_format import FileFormat
-from penstock.formats.file_listing import FilePiece, FoundFile
+from penstock.formats.file_format import FileFormat, FilePiece, FoundFile
 from penstock.formats.text_lines import ROWS_PER_BATCH
 from penstock.formats.text_values import for_fields
 

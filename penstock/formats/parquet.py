@@ -25,8 +25,7 @@ from penstock.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
 from penstock.formats.avro_values import Convert, arrow_type_of, from_arrow, to_avro
 from penstock.formats.column_files import column_of_file, columns_of_file, schema_of
 from penstock.formats.file_access import arrow_input, shown
-from penstock.formats.file_format import BulkFormat, FileFormat
-from penstock.formats.file_listing import FilePiece
+from penstock.formats.file_format import BulkFormat, FileFormat, FilePiece
 from penstock.formats.text_lines import ROWS_PER_BATCH
 
 DEFAULT_BATCH_ROWS: Final = 65_536

@@ -18,8 +18,8 @@ from penstock.connectors.cdc.records import (
     ROWS,
     JsonDebeziumDeserializationSchema,
 )
-from penstock.connectors.cdc.splits import TableId
-from penstock.connectors.sql.errors import QUERY_TIMEOUT_S, checked_timeout
+from penstock.connectors.cdc.tables import TableId
+from penstock.connectors.sql.engine import QUERY_TIMEOUT_S, checked_timeout
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.time import Duration
 

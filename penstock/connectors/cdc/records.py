@@ -20,8 +20,7 @@ import numpy as np
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.connectors.api.base import Batch, RefusedForGood, RowBatch
-from penstock.connectors.cdc.splits import Key, Piece, Seen, TableId
-from penstock.connectors.cdc.tables import TableShape
+from penstock.connectors.cdc.tables import Key, Piece, Seen, TableId, TableShape
 from penstock.engine.model.row import RowKind, make_rows
 from penstock.engine.runtime.records.dead_letters import Malformed, MarkedRows
 

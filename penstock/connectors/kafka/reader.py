@@ -29,6 +29,7 @@ from penstock.connectors.kafka.client import (
     import_kafka,
     kafka_errors,
     make_consumer,
+    refusal_of,
 )
 from penstock.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
 from penstock.connectors.kafka.properties import (
@@ -37,8 +38,7 @@ from penstock.connectors.kafka.properties import (
     COMMIT_ON_CHECKPOINT,
     GROUP_ID,
 )
-from penstock.connectors.kafka.records import KafkaSchema, batch_of
-from penstock.connectors.kafka.refusals import refusal_of
+from penstock.connectors.kafka.record_schema import KafkaSchema, batch_of
 from penstock.engine.hosting.os.clock import HELP
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 from penstock.engine.model.metrics import Groups, Measured, MetricType

@@ -30,9 +30,7 @@ from penstock.connectors.api.messaging.staging import (
     checked_sizes,
 )
 from penstock.connectors.api.sending import StagingSink
-from penstock.connectors.kafka.client import make_client
-from penstock.connectors.kafka.login import check_login
-from penstock.connectors.kafka.producing import RecordProducer
+from penstock.connectors.kafka.client import check_login, make_client
 from penstock.connectors.kafka.properties import (
     BOOTSTRAP_SERVERS,
     TRANSACTIONAL_ID,
@@ -44,6 +42,7 @@ from penstock.connectors.kafka.staging import (
     MAX_RECORD_BYTES,
     KafkaCommitter,
     KafkaCommitterSettings,
+    RecordProducer,
 )
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.types import RowTypeInfo, TypeInformation

@@ -34,8 +34,7 @@ from penstock.connectors.api.messaging.source import (
     owner_of,
     partitions_seen,
 )
-from penstock.connectors.kafka.client import KafkaCluster
-from penstock.connectors.kafka.login import check_login
+from penstock.connectors.kafka.client import KafkaCluster, check_login
 from penstock.connectors.kafka.offsets import (
     KafkaOffsetsInitializer,
     KafkaSplit,
@@ -50,8 +49,7 @@ from penstock.connectors.kafka.properties import (
     GROUP_ID,
 )
 from penstock.connectors.kafka.reader import KafkaReader, KafkaReaderSettings
-from penstock.connectors.kafka.record_schema import KafkaRecordDeserializationSchema
-from penstock.connectors.kafka.records import KafkaSchema
+from penstock.connectors.kafka.record_schema import KafkaRecordDeserializationSchema, KafkaSchema
 from penstock.engine.model.errors import ConfigurationError
 
 # ---------------------------------------------------------------------- enumerator

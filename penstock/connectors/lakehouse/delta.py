@@ -25,7 +25,6 @@ import pyarrow as pa
 from penstock.common.typeinfo import RowTypeInfo
 from penstock.connectors.api.base import Committer, SinkWriter, WriterContext
 from penstock.connectors.api.builder import SettingsBuilder
-from penstock.connectors.lakehouse.data_files import PartitionValues
 from penstock.connectors.lakehouse.delta_tables import (
     cause_of,
     created,
@@ -33,11 +32,11 @@ from penstock.connectors.lakehouse.delta_tables import (
     opened,
     schema_of_table,
 )
-from penstock.connectors.lakehouse.tables import TableSink, TableWriter, at_submit
+from penstock.connectors.lakehouse.tables import PartitionValues, TableSink, TableWriter, at_submit
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.formats.column_files import schema_of
 from penstock.formats.file_access import Address, is_remote, open_files, shown
-from penstock.formats.file_listing import local_path
+from penstock.formats.file_format import local_path
 from penstock.formats.partition_folders import NO_VALUE
 
 # ---------------------------------------------------------------------- delta files

@@ -45,7 +45,7 @@ from penstock.connectors.lakehouse.tables import (
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to
 from penstock.formats.file_access import Address, arrow_input, is_remote, open_input, shown
-from penstock.formats.file_listing import local_path
+from penstock.formats.file_format import local_path
 
 # ---------------------------------------------------------------------- delta partitions
 # Values of partition columns of Delta tables, from the texts that stand for them in the log. Does

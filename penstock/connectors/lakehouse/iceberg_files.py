@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.connectors.lakehouse.data_files import PartitionValues
 from penstock.connectors.lakehouse.iceberg_tables import arrow_schema_of
+from penstock.connectors.lakehouse.tables import PartitionValues
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

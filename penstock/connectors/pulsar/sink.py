@@ -8,10 +8,12 @@ that none can time out, and messages of one checkpoint become visible one after 
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import repeat
 from time import monotonic, time
 from typing import Any, Final, Self
@@ -19,6 +21,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from penstock.common.serialization import SerializationSchema
+from penstock.common.time import Duration
 from penstock.connectors.api.base import (
     Accepts,
     Committer,
@@ -38,8 +41,6 @@ from penstock.connectors.api.messaging.staging import (
     unpack,
 )
 from penstock.connectors.api.sending import StagingSink, bodies_of
-from penstock.connectors.pulsar.authentication import parameters_of
-from penstock.connectors.pulsar.builders import PulsarBuilder
 from penstock.connectors.pulsar.client import (
     close_client,
     import_pulsar,
@@ -63,13 +64,84 @@ from penstock.connectors.pulsar.options import (
     SEND_TIMEOUT_MS,
     SERVICE_URL,
     Options,
+    PulsarBuilder,
     arguments_of,
     operation_timeout_s,
+    parameters_of,
     properties_of,
 )
-from penstock.connectors.pulsar.routing import MessageDelayer, Router, TopicRoutingMode
 from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.engine.model.time import millis_of
 from penstock.engine.runtime.elements import Batch, RowBatch
+
+# ---------------------------------------------------------------------- routing
+# Chooses the partition of a message, and the time of its delivery. Does not know any client.
+#
+# Source: pyflink.datastream.connectors.pulsar, Flink's RoundRobinTopicRouter, KeyHashTopicRouter, MessageDelayer.
+
+
+class TopicRoutingMode(Enum):
+    """How a message's partition is chosen. CUSTOM needs a Java class, and is not supported."""
+
+    ROUND_ROBIN = 0
+    MESSAGE_KEY_HASH = 1
+    CUSTOM = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDelayer:
+    """Sets when messages are delivered. Make it with one of the static methods."""
+
+    delay_ms: int = 0
+
+    @staticmethod
+    def never() -> MessageDelayer:
+        """Deliver messages at once."""
+        return MessageDelayer()
+
+    @staticmethod
+    def fixed(duration: Duration) -> MessageDelayer:
+        """Deliver messages to shared subscriptions this long after they are sent.
+
+        Other subscriptions, and readers, get them at once.
+
+        Raises:
+            ConfigurationError: the duration cannot be used.
+        """
+        delay_ms = millis_of(duration)
+        if delay_ms <= 0:
+            raise ConfigurationError(
+                f"MessageDelayer.fixed: expected a Duration of at least 1 ms, got {duration!r}."
+            )
+        return MessageDelayer(delay_ms)
+
+
+class Router:
+    """Chooses partitions for one subtask.
+
+    Flink's serializer for Python gives messages no keys, so MESSAGE_KEY_HASH chooses at random.
+    """
+
+    def __init__(self, mode: TopicRoutingMode, switch_after: int) -> None:
+        """`switch_after`: after this many messages ROUND_ROBIN switches to the next partition."""
+        self._mode = mode
+        self._switch_after = switch_after
+        self._sent = 0
+        self._random = random.Random()
+
+    def route(self, count: int, partitions: Sequence[str]) -> list[str]:
+        """The partitions of the next `count` messages."""
+        if self._mode is TopicRoutingMode.MESSAGE_KEY_HASH:
+            return self._random.choices(partitions, k=count)
+        first, self._sent = self._sent, self._sent + count
+        return [
+            partitions[number // self._switch_after % len(partitions)]
+            for number in range(first, first + count)
+        ]
+
+
+# ---------------------------------------------------------------------- sink
+
 
 # ---------------------------------------------------------------------- producing
 # Pulsar producers as sinks use them: send batches of records, and report failed deliveries. Needs

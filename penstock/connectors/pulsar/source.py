@@ -40,8 +40,6 @@ from penstock.connectors.api.messaging.source import (
     owner_of,
     partitions_seen,
 )
-from penstock.connectors.pulsar.authentication import parameters_of
-from penstock.connectors.pulsar.builders import PulsarBuilder
 from penstock.connectors.pulsar.client import (
     ConsumerIsBusy,
     PulsarCluster,
@@ -54,7 +52,18 @@ from penstock.connectors.pulsar.client import (
     pulsar_errors,
     text_of,
 )
-from penstock.connectors.pulsar.cursors import RangeGenerator, StartCursor, StopCursor
+from penstock.connectors.pulsar.cursors import (
+    Place,
+    PulsarSplit,
+    RangeGenerator,
+    Start,
+    StartCursor,
+    StartKind,
+    Stop,
+    StopCursor,
+    StopKind,
+    TopicPartition,
+)
 from penstock.connectors.pulsar.options import (
     AUTO_ACKNOWLEDGE,
     AUTO_ACKNOWLEDGE_DEFAULT_MS,
@@ -70,17 +79,10 @@ from penstock.connectors.pulsar.options import (
     VERIFY_START,
     WARNS,
     Options,
+    PulsarBuilder,
     arguments_of,
     operation_timeout_s,
-)
-from penstock.connectors.pulsar.splits import (
-    Place,
-    PulsarSplit,
-    Start,
-    StartKind,
-    Stop,
-    StopKind,
-    TopicPartition,
+    parameters_of,
 )
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.runtime.elements import Batch

@@ -18,8 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.connectors.sql.checks import column_kind, field_kind
-from penstock.connectors.sql.engine import import_sqlalchemy, make_engine, reflected, shown_url
-from penstock.connectors.sql.errors import TIMEOUT_S, answered, error_of, told
+from penstock.connectors.sql.engine import (
+    TIMEOUT_S,
+    answered,
+    error_of,
+    import_sqlalchemy,
+    make_engine,
+    reflected,
+    shown_url,
+    told,
+)
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood
 from penstock.engine.model.row import Row, make_row
 from penstock.engine.model.type_information import UtcTimestampTypeInfo

@@ -22,29 +22,28 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from penstock.connectors.sql.checks import is_unique, misfits
 from penstock.connectors.sql.engine import (
+    REFUSED_BY_DRIVER,
+    TIMEOUT_S,
     again_if_rolled_back,
+    answered,
+    error_of,
     import_sqlalchemy,
     look,
     make_engine,
+    may_pass,
     reflected,
     shown_url,
+    told,
     transaction,
 )
-from penstock.connectors.sql.errors import (
-    REFUSED_BY_DRIVER,
-    TIMEOUT_S,
-    answered,
-    error_of,
-    may_pass,
-    told,
-)
-from penstock.connectors.sql.pieces import Piece, loads_piece
 from penstock.connectors.sql.rows import NamedPiece, RowWriter, refused_row
 from penstock.connectors.sql.staged import (
     Origin,
+    Piece,
     commits_table,
     drop_begun_before,
     drop_leftovers,
+    loads_piece,
     note_commit,
     staged_pieces,
     staged_table,

@@ -336,7 +336,7 @@ _PLANS: Final[Mapping[tuple[str, str], Callable[[argparse.Namespace], Plan | Non
 
 
 def _database(options: argparse.Namespace) -> Any:
-    from penstock.connectors.sql.left_behind import StagedRows
+    from penstock.connectors.sql.staged import StagedRows
 
     staged, commits = options.own_tables
     return StagedRows(options.sql, options.schema, (staged, commits))

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.connectors.api.base import RefusedForGood
-from penstock.connectors.cdc.mysql.charsets import correct
-from penstock.connectors.cdc.mysql.columns import ValueReader
+from penstock.connectors.cdc.mysql.columns import ValueReader, correct
 from penstock.connectors.cdc.records import Change, SeenChanges
-from penstock.connectors.cdc.splits import Key, TableId
-from penstock.connectors.cdc.tables import TableShape
+from penstock.connectors.cdc.tables import Key, TableId, TableShape
 
 _PART: Final = r"""(?:`[^`]+`|"[^"]+"|[^\s.;`"]+)"""
 _TABLE: Final = rf"({_PART}(?:\s*\.\s*{_PART})?)"

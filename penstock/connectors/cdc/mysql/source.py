@@ -18,31 +18,34 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from penstock.common.extras import extra
 from penstock.connectors.api.base import Batch, RefusedForGood
-from penstock.connectors.cdc.database import Begin, ChangeStream, DriverSide, ReaderSide
 from penstock.connectors.cdc.mysql.catalog import (
-    binlog_end,
-    check_readable,
-    check_server,
-    is_mariadb,
-    shape_of,
-)
-from penstock.connectors.cdc.mysql.changes import ChangeReader
-from penstock.connectors.cdc.mysql.columns import WHOLE, ValueReader, ordered, selected
-from penstock.connectors.cdc.mysql.connection import (
     EXTRA,
     MySqlSettings,
     arguments,
     ask,
+    binlog_end,
+    check_readable,
+    check_server,
     connect,
     errors,
     failure,
+    is_mariadb,
     quoted,
+    shape_of,
 )
+from penstock.connectors.cdc.mysql.changes import ChangeReader
+from penstock.connectors.cdc.mysql.columns import WHOLE, ValueReader, ordered, selected
 from penstock.connectors.cdc.options import CdcBuilder
 from penstock.connectors.cdc.records import NOTHING, Change, RecordMaker
-from penstock.connectors.cdc.source import CdcSource, Reflected
-from penstock.connectors.cdc.splits import SnapshotSplit, StreamSplit, TableId
-from penstock.connectors.cdc.tables import TableShape
+from penstock.connectors.cdc.source import (
+    Begin,
+    CdcSource,
+    ChangeStream,
+    DriverSide,
+    ReaderSide,
+    Reflected,
+)
+from penstock.connectors.cdc.tables import SnapshotSplit, StreamSplit, TableId, TableShape
 from penstock.engine.model.errors import ExternalError
 
 # ---------------------------------------------------------------------- driver

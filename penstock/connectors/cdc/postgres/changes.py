@@ -21,8 +21,7 @@ from penstock.connectors.cdc.postgres.pgoutput import (
 )
 from penstock.connectors.cdc.postgres.snapshot import key_of
 from penstock.connectors.cdc.records import Change, SeenChanges
-from penstock.connectors.cdc.splits import TableId
-from penstock.connectors.cdc.tables import TableShape
+from penstock.connectors.cdc.tables import TableId, TableShape
 
 
 @dataclass(frozen=True, slots=True)

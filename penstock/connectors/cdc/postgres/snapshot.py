@@ -17,17 +17,16 @@ from typing import Any, Final
 
 from penstock.common.extras import extra
 from penstock.connectors.api.base import Batch
-from penstock.connectors.cdc.postgres.columns import WHOLE, ValueReader
-from penstock.connectors.cdc.postgres.connection import (
+from penstock.connectors.cdc.postgres.catalog import (
     EXTRA,
     PostgresSettings,
     connect,
     each_asked,
     errors,
 )
+from penstock.connectors.cdc.postgres.columns import WHOLE, ValueReader
 from penstock.connectors.cdc.records import NOTHING, RecordMaker
-from penstock.connectors.cdc.splits import Key, SnapshotSplit
-from penstock.connectors.cdc.tables import TableShape
+from penstock.connectors.cdc.tables import Key, SnapshotSplit, TableShape
 from penstock.engine.hosting.os.clock import progress
 
 _LOG: Final = logging.getLogger(__name__)

@@ -17,33 +17,36 @@ from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
 from penstock.common.extras import extra
 from penstock.connectors.api.base import Batch, RefusedForGood
-from penstock.connectors.cdc.database import Begin, ChangeStream, DriverSide, ReaderSide
 from penstock.connectors.cdc.options import CdcBuilder
 from penstock.connectors.cdc.postgres import pgoutput
 from penstock.connectors.cdc.postgres.catalog import (
+    EXTRA,
+    PostgresSettings,
+    asked,
     check_publication,
     check_server,
     check_slot,
     check_table,
+    connect,
+    errors,
+    failure,
     find_slot,
     publication_exists,
     shape_of,
 )
 from penstock.connectors.cdc.postgres.changes import ChangeReader
 from penstock.connectors.cdc.postgres.columns import WHOLE
-from penstock.connectors.cdc.postgres.connection import (
-    EXTRA,
-    PostgresSettings,
-    asked,
-    connect,
-    errors,
-    failure,
-)
 from penstock.connectors.cdc.postgres.snapshot import RangeReader, TransactionView
 from penstock.connectors.cdc.records import NOTHING, Change, RecordMaker
-from penstock.connectors.cdc.source import CdcSource, Reflected
-from penstock.connectors.cdc.splits import StreamSplit, TableId
-from penstock.connectors.cdc.tables import TableShape
+from penstock.connectors.cdc.source import (
+    Begin,
+    CdcSource,
+    ChangeStream,
+    DriverSide,
+    ReaderSide,
+    Reflected,
+)
+from penstock.connectors.cdc.tables import StreamSplit, TableId, TableShape
 from penstock.engine.hosting.os.clock import NoAnswer, progress
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors.kafka import login as client_login
+from penstock.connectors.kafka import client as client_login
 from penstock.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
 from penstock.connectors.kafka.properties import client_properties
 from penstock.connectors.kafka.reader import KafkaReaderSettings, KafkaSplitReader
