@@ -47,10 +47,10 @@ class SettingsBuilder(ABC):
     def _call(self, setter: str) -> str:
         return f"{self.name}.{setter}" if self.name else setter
 
-    def _with_a(self, kind: type, setter: str, **change: Any) -> Self:
-        """Raises: ConfigurationError: the value is of another kind."""
-        ((name, value),) = change.items()
-        return self._with(**{name: checked_kind(self._call(setter), value, kind)})
+    def _with_a(self, kind: type, setter: str, **changes: Any) -> Self:
+        """Raises: ConfigurationError: the first value is of another kind."""
+        checked_kind(self._call(setter), next(iter(changes.values())), kind)
+        return self._with(**changes)
 
     def _with_number(
         self, setter: str, least: int, most: int | None = None, **changes: Any

@@ -62,7 +62,8 @@ def refusal_of(error: Any) -> str | None:
     if name in _RIGHTS:
         return f"the brokers do not allow it: {text} ({name}). Give the user the rights for it"
     if name in _LOGIN and not any(one in text for one in _PASSING):
-        return f"the broker refuses the login: {_short(text)}. {_HELP[_kind(text)]}"
+        kind = "mechanism" if "supported mechanisms" in text else "password"
+        return f"the broker refuses the login: {_short(text)}. {_HELP[kind]}"
     if "certificate verify failed" in text:
         return (
             f"the broker's certificate is not accepted: {_short(text)}. Name the authority that "
@@ -80,10 +81,6 @@ _HELP: Final = {
     "mechanism": "Set sasl.mechanism to one that the broker has",
     "password": "Correct user and password (sasl.jaas.config, or sasl.username and sasl.password)",
 }
-
-
-def _kind(text: str) -> str:
-    return "mechanism" if "supported mechanisms" in text else "password"
 
 
 def _short(text: str) -> str:

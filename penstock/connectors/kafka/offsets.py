@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.engine.model.errors import ConfigurationError, ExternalError
-from penstock.engine.model.pickled_fields import set_fields
+
+if TYPE_CHECKING:
+    from penstock.connectors.kafka.client import KafkaCluster
 
 # ---------------------------------------------------------------------- splits
 # Partitions of topics as splits of a source. Plain data.
@@ -42,10 +44,6 @@ class KafkaSplit:
     stop: int | None = None
     topic_id: str = ""
 
-    def __setstate__(self, state: Sequence[Any]) -> None:
-        """Splits in checkpoints of an earlier release have no topic id."""
-        set_fields(self, state)
-
     @property
     def is_over(self) -> bool:
         return self.stop is not None and self.offset >= self.stop
@@ -58,16 +56,6 @@ class KafkaSplit:
 
 
 Offsets: TypeAlias = "dict[KafkaTopicPartition, int]"
-
-
-class Lookup(Protocol):
-    """The questions that the rules ask a cluster; `client.KafkaCluster` answers them."""
-
-    def earliest(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets: ...
-    def latest(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets: ...
-    def at_time(self, partitions: Sequence[KafkaTopicPartition], timestamp_ms: int) -> Offsets: ...
-    def committed(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets:
-        """The committed offsets; partitions without one are missing."""
 
 
 class KafkaOffsetResetStrategy(Enum):
@@ -159,7 +147,7 @@ class KafkaOffsetsInitializer:
         """Librdkafka's word for what a reader does when its offset no longer exists."""
         return _RESET_PROPERTY[self.reset]
 
-    def look_up(self, partitions: Sequence[KafkaTopicPartition], lookup: Lookup) -> Offsets:
+    def look_up(self, partitions: Sequence[KafkaTopicPartition], lookup: KafkaCluster) -> Offsets:
         """Return the offset of each partition.
 
         Raises:
@@ -181,7 +169,7 @@ class KafkaOffsetsInitializer:
         found.update(lookup.committed(unknown))
         return found | self._reset([one for one in partitions if one not in found], lookup)
 
-    def _reset(self, partitions: Sequence[KafkaTopicPartition], lookup: Lookup) -> Offsets:
+    def _reset(self, partitions: Sequence[KafkaTopicPartition], lookup: KafkaCluster) -> Offsets:
         if not partitions:
             return {}
         match self.reset:

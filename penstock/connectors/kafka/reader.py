@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Final
 
@@ -20,9 +20,10 @@ from penstock.connectors.api.base import (
     ReaderContext,
     SplitBatch,
 )
+from penstock.connectors.api.builder import MISSING
 from penstock.connectors.api.messaging.properties import flag_of, int_of
 from penstock.connectors.api.messaging.records import NO_RECORDS
-from penstock.connectors.api.messaging.source import UnknownTopic
+from penstock.connectors.api.messaging.source import Subscription, UnknownTopic
 from penstock.connectors.kafka.client import (
     API_TIMEOUT_DEFAULT_MS,
     TopicIds,
@@ -31,7 +32,11 @@ from penstock.connectors.kafka.client import (
     make_consumer,
     refusal_of,
 )
-from penstock.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
+from penstock.connectors.kafka.offsets import (
+    KafkaOffsetsInitializer,
+    KafkaSplit,
+    KafkaTopicPartition,
+)
 from penstock.connectors.kafka.properties import (
     API_TIMEOUT_MS,
     CLIENT_ID_PREFIX,
@@ -267,16 +272,15 @@ goes on; negative: librdkafka's for connections. librdkafka itself says so for p
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaReaderSettings:
-    """`properties`: as the program set them, with Flink's own. `has_stops`: whether partitions have an end.
+class KafkaSourceSettings:
+    """The settings that the builder collected. `stopping` None: the source never stops."""
 
-    `auto_offset_reset`: earliest, latest or error: what replaces an offset that does not exist.
-    """
-
-    properties: Mapping[str, str]
-    schema: KafkaSchema
-    auto_offset_reset: str
-    has_stops: bool
+    properties: Mapping[str, str] = field(default_factory=dict)
+    subscription: Subscription | None = None
+    starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
+    stopping: KafkaOffsetsInitializer | None = None
+    is_bounded: bool = False
+    schema: KafkaSchema = MISSING
     deleted_topics: frozenset[str] = frozenset()
 
     @property
@@ -292,7 +296,7 @@ class KafkaReader(CommittingReader):
     It is committed to the group when its checkpoint is complete.
     """
 
-    def __init__(self, context: ReaderContext, settings: KafkaReaderSettings) -> None:
+    def __init__(self, context: ReaderContext, settings: KafkaSourceSettings) -> None:
         super().__init__(context, commits=settings.commits_on_checkpoint)
         self._settings = settings
 
@@ -319,7 +323,7 @@ class KafkaSplitReader(CommittingSplitReader):
     Only one thread may use the consumer: a second call, while another waits in it, never returns.
     """
 
-    def __init__(self, settings: KafkaReaderSettings, subtask: int) -> None:
+    def __init__(self, settings: KafkaSourceSettings, subtask: int) -> None:
         self._where = f"KafkaSource, subtask {subtask}"
         self._kafka = import_kafka(self._where)
         self._schema = settings.schema
@@ -329,13 +333,13 @@ class KafkaSplitReader(CommittingSplitReader):
         self._consumer, self._last = make_consumer(
             properties,
             self._where,
-            enable__partition__eof="true" if settings.has_stops else "false",
+            enable__partition__eof="false" if settings.stopping is None else "true",
             on_commit=self._note_commit,
         )
         self._open: dict[tuple[str, int], KafkaSplit] = {}
         self._over: list[KafkaTopicPartition] = []
         self._moved: list[SplitBatch] = []
-        self._reset = settings.auto_offset_reset
+        self._reset = settings.starting.auto_offset_reset
         self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
         self._topics = TopicWatch(properties, self._where, settings.deleted_topics)
         self._count = MAX_MESSAGES

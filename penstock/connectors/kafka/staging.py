@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from penstock.connectors.api.messaging.properties import int_of
 from penstock.connectors.api.messaging.staging import ProducedRecords, StagingCommitter, unpack
@@ -40,10 +40,9 @@ WAIT_S: Final = 0.1
 
 
 class RecordProducer:
-    """Sends records in the background. A failed delivery is raised by the next call, or only printed if the sink wants
-    so.
+    """Sends records in the background. A failed delivery is raised by the next call.
 
-    If the producer may be fenced off, its delivery callback is a C function (`dict.setdefault`), not Python code.
+    The delivery callback is a C function (`dict.setdefault`), not Python code.
     After a fatal error the client goes on calling back with that error pending. It leaks the exception that results
     from this in Python code, with all stack frames that the exception refers to.
     """
@@ -52,13 +51,10 @@ class RecordProducer:
         self,
         properties: Mapping[str, str],
         where: str,
-        *,
-        only_shows_failures: bool = False,
         **more: Any,
     ) -> None:
         """`more`: librdkafka properties, with __ for each dot."""
         self._where = where
-        self._shows = only_shows_failures
         self._undelivered: dict[Any, Any] = {}
         """Each error, with the first record that had it."""
         usual: dict[str, str] = {"partitioner": "murmur2_random"}  # the default of Java's producers
@@ -70,7 +66,7 @@ class RecordProducer:
             {**usual, **properties},
             where,
             delivery__report__only__error=True,
-            on_delivery=self._show if only_shows_failures else self._undelivered.setdefault,
+            on_delivery=self._undelivered.setdefault,
             **more,
         )
 
@@ -122,7 +118,6 @@ class RecordProducer:
 
     def drop(self) -> None:
         """Ends the producer without waiting; records that were not sent are lost."""
-        self._shows = False
         client = self.client
         self.client = None  # the client ends when its last user drops it
         if client is not None:
@@ -146,10 +141,6 @@ class RecordProducer:
                 continue
             return
 
-    def _show(self, error: Any, message: Any) -> None:
-        if self._shows:
-            print(self._text_of(error, message))  # ruff: ignore[print] - what tasks print appears at the driver
-
     def _text_of(self, error: Any, message: Any) -> str:
         size = ""
         if error.name() == "MSG_SIZE_TOO_LARGE":
@@ -171,17 +162,15 @@ MAX_BYTES: Final = "message.max.bytes"
 MAX_RECORD_BYTES: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaStaging:
+class KafkaStaging(NamedTuple):
     """The records of one writer for one checkpoint. `writer`: unique; `number`: counts its stagings from 1, without
     gaps.
 
-    `marker_topic`: the first topic that the writer wrote to; the marker is an offset of its partition 0. `pieces`:
-    packed records.
+    `topic`: the first topic that the writer wrote to; the marker is an offset of its partition 0. `pieces`: packed records.
     """
 
     writer: str
-    marker_topic: str
+    topic: str
     number: int
     pieces: tuple[bytes, ...]
 
@@ -215,25 +204,17 @@ class Marker:
         return cls(max(0, offset), besides)
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaCommitterSettings:
-    """`name`: the sink's name, for errors."""
-
-    properties: Mapping[str, str]
-    name: str = "KafkaSink"
-
-
 class TransactionLog:
     """Writes the stagings of one writer, each once. A new log excludes all earlier ones from writing."""
 
-    def __init__(self, writer: str, topic: str, settings: KafkaCommitterSettings) -> None:
+    def __init__(self, writer: str, topic: str, properties: Mapping[str, str]) -> None:
         """Raises: ExternalError: the cluster does not answer."""
-        self._where = f"{settings.name}'s committer for the transactional id {writer!r}"
+        self._where = f"KafkaSink's committer for the transactional id {writer!r}"
         self._kafka = import_kafka(self._where)
         self._topic = topic
-        self._timeout_s = int_of(settings.properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
-        self._producer = RecordProducer(settings.properties, self._where, transactional__id=writer)
-        shared = shared_properties(settings.properties)
+        self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
+        self._producer = RecordProducer(properties, self._where, transactional__id=writer)
+        shared = shared_properties(properties)
         self._consumer, _ = make_consumer({**shared, GROUP_ID: writer}, self._where)
         try:
             self.marker = self._begin()
@@ -299,24 +280,15 @@ class TransactionLog:
 class KafkaCommitter(StagingCommitter):
     """Commits stagings, with one log for each writer."""
 
-    def __init__(self, settings: KafkaCommitterSettings) -> None:
-        super().__init__()
-        self._settings = settings
+    staging = KafkaStaging
+    sink_name = "KafkaSink"
 
-    def staging_of(self, committable: object) -> KafkaStaging:
-        return _staging(committable)
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__()
+        self._properties = properties
 
     def log_key(self, staging: KafkaStaging) -> str:
         return staging.writer
 
     def open_log(self, staging: KafkaStaging) -> TransactionLog:
-        return TransactionLog(staging.writer, staging.marker_topic, self._settings)
-
-
-def _staging(committable: object) -> KafkaStaging:
-    if isinstance(committable, tuple | list) and len(committable) == 4:
-        writer, topic, number, pieces = committable
-        return KafkaStaging(str(writer), str(topic), int(number), tuple(pieces))
-    raise TypeError(
-        f"a KafkaSink commits (writer, topic, number, pieces), got {type(committable).__name__}"
-    )
+        return TransactionLog(staging.writer, staging.topic, self._properties)

@@ -221,12 +221,12 @@ def _only(options: argparse.Namespace, kind: str) -> Kept | None:
 
 
 def _commit_kafka(options: argparse.Namespace) -> Plan | None:
-    from penstock.connectors.kafka.staging import KafkaCommitter, KafkaCommitterSettings
+    from penstock.connectors.kafka.staging import KafkaCommitter
 
     kept = _only(options, KAFKA)
     if kept is None:
         return None
-    committer = KafkaCommitter(KafkaCommitterSettings(_properties(options), kept.name))
+    committer = KafkaCommitter(_properties(options))
 
     def carry_out() -> None:
         left: Sequence[object] | None = list(kept.committables)
