@@ -209,7 +209,7 @@ class Poller:
 class PollingSource(Source):
     """A source without splits. A subclass makes its Pollers.
 
-    `shards`: how many pollers there are. They are spread over the subtasks, so a subtask may have several, or none; their
+    `is_bounded`: whether its pollers come to an end. `shards`: how many pollers there are. They are spread over the subtasks, so a subtask may have several, or none; their
     number stays when the parallelism changes.
 
     Each record comes exactly once if `open` goes on exactly behind a position, and at least once if the other side sends
@@ -217,11 +217,12 @@ class PollingSource(Source):
     """
 
     shards: int = 1
+    is_bounded: bool = False
     default_parallelism: int | None = 1
 
     @property
     def boundedness(self) -> Boundedness:
-        return Boundedness.CONTINUOUS_UNBOUNDED
+        return Boundedness.of(is_bounded=self.is_bounded)
 
     @abstractmethod
     def create_poller(self, shard: int) -> Poller:

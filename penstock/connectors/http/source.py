@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.api.base import Batch, Boundedness, Poller, PollingSource, RowBatch
+from penstock.connectors.api.base import Batch, Poller, PollingSource, RowBatch
 from penstock.connectors.api.builder import checked_ms
 from penstock.connectors.api.messaging.records import NO_RECORDS, batch_of
 from penstock.connectors.clients.http import (
@@ -190,6 +190,7 @@ class HttpSource(PollingSource):
     def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
         self._settings = settings
+        self.is_bounded = settings.is_bounded
 
     @staticmethod
     def builder() -> HttpSource.Builder:
@@ -256,10 +257,6 @@ class HttpSource(PollingSource):
                     "have records as JSON, such as for a JsonRowDeserializationSchema."
                 )
             return HttpSource(settings)
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.of(is_bounded=self._settings.is_bounded)
 
     @property
     def produced_type(self) -> TypeInformation | None:

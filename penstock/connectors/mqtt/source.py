@@ -21,13 +21,12 @@ from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.api.base import Batch, Poller, PollingSource
 from penstock.connectors.api.builder import MISSING
 from penstock.connectors.api.messaging.records import NamedMessages
-from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.mqtt.client import (
     MAX_IN_FLIGHT,
     PATIENCE_S,
     TAKEN_OVER,
-    Broker,
     MqttBuilder,
+    MqttSettings,
     check_login,
     checked_topic,
     connect,
@@ -45,9 +44,7 @@ _WAIT_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    broker: Broker = MISSING
-    tls: TlsFiles | None = None
+class _Settings(MqttSettings):
     client_id: str = ""
     topics: tuple[str, ...] = ()
     schema: DeserializationSchema = MISSING
@@ -70,7 +67,7 @@ class MqttSource(PollingSource):
         self.default_parallelism = settings.clients
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._settings.broker}, {', '.join(self._settings.topics)})"
+        return f"{_NAME}({self._settings}, {', '.join(self._settings.topics)})"
 
     @staticmethod
     def builder() -> MqttSource.Builder:
@@ -139,7 +136,7 @@ class MqttSource(PollingSource):
 
         A broker that the driver does not reach is no error: only the subtasks must reach it.
         """
-        check_login(self._settings.broker, f"{_NAME} on the driver")
+        check_login(self._settings, f"{_NAME} on the driver")
 
     def create_poller(self, shard: int) -> Poller:
         return _MqttPoller(self._settings, shard)
@@ -160,10 +157,9 @@ class _MqttPoller(Poller):
 
     def __init__(self, settings: _Settings, shard: int) -> None:
         self._settings = settings
-        self._broker = settings.broker
         self._where = f"{_NAME}, client {settings.client_id}-{shard}"
         self._client = make_client(
-            settings.broker, self._where, f"{settings.client_id}-{shard}", manual_ack=True
+            settings, self._where, f"{settings.client_id}-{shard}", manual_ack=True
         )
         self._changed = threading.Condition()
         self._waiting: deque[_Message] = deque()
@@ -182,7 +178,7 @@ class _MqttPoller(Poller):
         client.on_subscribe = self._on_subscribe
         client.on_message = self._on_message
         client.on_disconnect = self._on_disconnect
-        connect(client, self._broker, self._where, keeps_s=self._settings.keeps_s)
+        connect(client, self._settings, self._where, keeps_s=self._settings.keeps_s)
 
     def poll(self) -> Sequence[Any] | Batch:
         with self._changed:
@@ -208,7 +204,7 @@ class _MqttPoller(Poller):
             raise self._error
         if self._lost_s is not None and monotonic() - self._lost_s > PATIENCE_S:
             raise ExternalError(
-                f"{self._where}: no connection to {self._broker} for {PATIENCE_S:g} s. {HELP}"
+                f"{self._where}: no connection to {self._settings} for {PATIENCE_S:g} s. {HELP}"
             )
 
     def position(self) -> int:
@@ -238,7 +234,7 @@ class _MqttPoller(Poller):
         self, client: Any, _data: Any, flags: Any, reason: Any, _properties: Any
     ) -> None:
         if reason.is_failure:
-            self._fail(error_of(self._where, self._broker, "the connection", reason))
+            self._fail(error_of(self._where, self._settings, "the connection", reason))
             return
         with self._changed:
             self._lost_s = None
@@ -260,7 +256,7 @@ class _MqttPoller(Poller):
         for topic, reason in zip(self._settings.topics, reasons, strict=True):
             if reason.is_failure:
                 what = f"the subscription of {topic!r}"
-                self._fail(error_of(self._where, self._broker, what, reason))
+                self._fail(error_of(self._where, self._settings, what, reason))
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
         with self._changed:
@@ -286,7 +282,7 @@ class _MqttPoller(Poller):
             client.disconnect()  # or both would take the session from each other for ever
             self._fail(
                 ExternalError(
-                    f"{self._where}: another client with this id has connected to {self._broker}. "
+                    f"{self._where}: another client with this id has connected to {self._settings}. "
                     "If it is no new attempt of this job, give one of them another set_client_id."
                 )
             )

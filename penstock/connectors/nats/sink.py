@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Self, TypeAlias
 
 from penstock.common.extras import extra
@@ -18,11 +18,10 @@ from penstock.common.serialization import SerializationSchema
 from penstock.connectors.api.base import DeliveryGuarantee
 from penstock.connectors.api.builder import MISSING
 from penstock.connectors.api.sending import Outlet, PieceSink, bodies_of, pieces_of
-from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.nats.client import (
-    NatsAddress,
     NatsBuilder,
     NatsLink,
+    NatsSettings,
     checked_subject,
     look,
     most_bytes_of,
@@ -44,11 +43,7 @@ Message: TypeAlias = tuple[str, bytes, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    urls: tuple[str, ...] = field(default=(), repr=False)
-    login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
-    token: str | None = field(default=None, repr=False)
-    tls: TlsFiles | None = None
+class _Settings(NatsSettings):
     subject: str | Callable[[Any], str] = MISSING
     schema: SerializationSchema = MISSING
     message_id: Callable[[Any], str] | None = None
@@ -69,9 +64,8 @@ class MessageOutlet(Outlet[Message]):
     So what was sent when a connection broke is sent again. Exactly once: ids name the checkpoint that had the messages.
     """
 
-    def __init__(self, settings: _Settings, address: NatsAddress, where: str) -> None:
+    def __init__(self, settings: _Settings, where: str) -> None:
         self._settings = settings
-        self._address = address
         self._where = where
         self.link: NatsLink | None = None
         self._most_bytes: int | None = None
@@ -102,7 +96,7 @@ class MessageOutlet(Outlet[Message]):
         if len(body) + around > self._most_bytes:
             raise RefusedForGood(
                 f"{_NAME}: a message for {subject!r} has {len(body)} bytes, and {around} for its "
-                f"id. {self._address} takes {self._most_bytes} (max_payload). Set that "
+                f"id. {self._settings} takes {self._most_bytes} (max_payload). Set that "
                 "higher, or make the records smaller."
             )
 
@@ -110,7 +104,7 @@ class MessageOutlet(Outlet[Message]):
         """What the server takes as a message. Raises: ExternalError: it does not answer."""
         if self.link is not None:
             return most_bytes_of(self.link)
-        with closing(NatsLink(self._address, self._where)) as link:
+        with closing(NatsLink(self._settings, self._where)) as link:
             return most_bytes_of(link)
 
     def size(self, one: Message) -> int:
@@ -120,7 +114,7 @@ class MessageOutlet(Outlet[Message]):
         return pieces_of(converted, self.size, _MESSAGES, _BYTES)
 
     def open(self) -> None:
-        self.link = NatsLink(self._address, self._where)
+        self.link = NatsLink(self._settings, self._where)
 
     def send(self, piece: Sequence[Message]) -> int:
         named = []
@@ -155,13 +149,12 @@ class JetStreamSink(PieceSink):
 
     name = _NAME
 
-    def __init__(self, settings: _Settings, address: NatsAddress) -> None:
+    def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
         self._settings = settings
-        self._address = address
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._address}, {self._settings.subject})"
+        return f"{_NAME}({self._settings}, {self._settings.subject})"
 
     @staticmethod
     def builder() -> JetStreamSink.Builder:
@@ -209,7 +202,7 @@ class JetStreamSink(PieceSink):
                     f"{_NAME}: EXACTLY_ONCE gives messages ids of its own. Leave set_message_id "
                     "out, or set_delivery_guarantee."
                 )
-            return JetStreamSink(settings, self._address(settings))
+            return JetStreamSink(settings)
 
     def validate(self) -> None:
         """Check client and login, and that a stream takes the subject. Raises ConfigurationError.
@@ -227,14 +220,14 @@ class JetStreamSink(PieceSink):
                 await client.jetstream().find_stream_name_by_subject(subject)
             except not_found as error:
                 raise RefusedForGood(
-                    f"{where}: no stream on {self._address} takes the subject {subject!r}. Create "
+                    f"{where}: no stream on {self._settings} takes the subject {subject!r}. Create "
                     "one (nats stream add), or correct set_subject."
                 ) from error
 
-        look(self._address, where, check)
+        look(self._settings, where, check)
 
     def outlet(self, where: str) -> MessageOutlet:
-        return MessageOutlet(self._settings, self._address, where)
+        return MessageOutlet(self._settings, where)
 
 
 class PublishRefused(Exception):

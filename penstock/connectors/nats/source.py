@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -21,14 +21,13 @@ import numpy as np
 from penstock.common.extras import extra
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.api.base import Batch, Boundedness, Poller, PollingSource
+from penstock.connectors.api.base import Batch, Poller, PollingSource
 from penstock.connectors.api.builder import MISSING
 from penstock.connectors.api.messaging.records import NO_RECORDS, NamedMessages
-from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.nats.client import (
-    NatsAddress,
     NatsBuilder,
     NatsLink,
+    NatsSettings,
     checked_stream,
     checked_subject,
     look,
@@ -53,13 +52,9 @@ _ALL: Final = ">"
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
+class _Settings(NatsSettings):
     """`start`: the first sequence to read; 0: that of the next message that comes. `start_ms`: the time instead."""
 
-    urls: tuple[str, ...] = field(default=(), repr=False)
-    login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
-    token: str | None = field(default=None, repr=False)
-    tls: TlsFiles | None = None
     stream: str = ""
     subjects: tuple[str, ...] = (_ALL,)
     schema: DeserializationSchema = MISSING
@@ -80,15 +75,15 @@ class JetStreamSource(PollingSource):
     A record's timestamp is the time at which the server got its message, in epoch ms.
     """
 
-    def __init__(self, settings: _Settings, address: NatsAddress) -> None:
+    def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
         self._settings = settings
-        self._address = address
+        self.is_bounded = settings.is_bounded
         self.shards = len(settings.subjects)
         self.default_parallelism = self.shards
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._address}, {self._settings.stream})"
+        return f"{_NAME}({self._settings}, {self._settings.stream})"
 
     @staticmethod
     def builder() -> JetStreamSource.Builder:
@@ -159,11 +154,7 @@ class JetStreamSource(PollingSource):
             settings = self._complete(
                 stream='set_stream("ORDERS")', schema="set_deserializer(schema)"
             )
-            return JetStreamSource(settings, self._address(settings))
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.of(is_bounded=self._settings.is_bounded)
+            return JetStreamSource(settings)
 
     @property
     def produced_type(self) -> TypeInformation:
@@ -178,12 +169,12 @@ class JetStreamSource(PollingSource):
         stream = self._settings.stream
 
         async def check(client: Any) -> None:
-            await check_stream(client.jetstream(), stream, f"{where}: {self._address}")
+            await check_stream(client.jetstream(), stream, f"{where}: {self._settings}")
 
-        look(self._address, where, check)
+        look(self._settings, where, check)
 
     def create_poller(self, shard: int) -> Poller:
-        return JetStreamPoller(self._settings, self._address, self._settings.subjects[shard])
+        return JetStreamPoller(self._settings, self._settings.subjects[shard])
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +204,12 @@ class JetStreamPoller(Poller):
     and when the connection or the consumer is gone, a new consumer begins behind the last message that was read.
     """
 
-    def __init__(self, settings: _Settings, address: NatsAddress, subject: str) -> None:
+    def __init__(self, settings: _Settings, subject: str) -> None:
         self._settings = settings
-        self._address = address
         self._subject = subject
         self._reads_all = subject == _ALL
         self._where = f"{_NAME}, stream {settings.stream!r}, subject {subject!r}"
-        self._link = NatsLink(address, self._where)
+        self._link = NatsLink(settings, self._where)
         self._changed = threading.Condition()
         self._waiting: deque[_Message] = deque()
         self._pull: _Pull | None = None
@@ -365,7 +355,7 @@ class JetStreamPoller(Poller):
             return
         if last < position.after:
             raise RefusedForGood(
-                f"{self._where}: the stream on {self._address} ends with the message "
+                f"{self._where}: the stream on {self._settings} ends with the message "
                 f"{last}, and {position.after} was read already: it is another stream of this "
                 "name, or was restored. Begin anew without the checkpoint."
             )
@@ -373,7 +363,7 @@ class JetStreamPoller(Poller):
             return
         text = (
             f"{self._where}: messages behind {position.after} and before {first} were removed "
-            f"from the stream on {self._address} before they were read"
+            f"from the stream on {self._settings} before they were read"
         )
         if settings.fails_on_loss and self._reads_all:
             raise RefusedForGood(

@@ -6,7 +6,7 @@ Source: Redis' XADD; Flink's KafkaSink for the guarantees and their names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Self, TypeAlias
 
@@ -16,10 +16,9 @@ from penstock.common.typeinfo import RowTypeInfo
 from penstock.connectors.api.base import DeliveryGuarantee
 from penstock.connectors.api.builder import MISSING, checked_schema
 from penstock.connectors.api.sending import Outlet, PieceSink, pieces_of
-from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.redis.client import (
-    RedisAddress,
     RedisBuilder,
+    RedisSettings,
     check_server,
     checked_name,
     connect,
@@ -63,10 +62,7 @@ Addressed: TypeAlias = tuple[str, Flat]
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    url: str = field(default="", repr=False)
-    login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
-    tls: TlsFiles | None = None
+class _Settings(RedisSettings):
     stream: str | Callable[[Any], str] = MISSING
     entries: EntryWriter = MISSING
     most_entries: int = 0
@@ -88,9 +84,8 @@ class EntryOutlet(Outlet[Addressed]):
     that finds its mark appends nothing. At least once: what was sent when the connection broke is sent again.
     """
 
-    def __init__(self, settings: _Settings, address: RedisAddress, where: str) -> None:
+    def __init__(self, settings: _Settings, where: str) -> None:
         self._settings = settings
-        self._address = address
         self._where = where
         self._client: Any = None
 
@@ -114,7 +109,7 @@ class EntryOutlet(Outlet[Addressed]):
         return chain.from_iterable(map(self.pieces, by_stream.values()))
 
     def open(self) -> None:
-        self._client = connect(self._address, self._where)
+        self._client = connect(self._settings, self._where)
 
     def send(self, piece: Sequence[Addressed]) -> int:
         most = self._settings.most_entries
@@ -122,7 +117,7 @@ class EntryOutlet(Outlet[Addressed]):
         pipeline = self._client.pipeline(transaction=False)
         for stream, flat in piece:
             pipeline.execute_command("XADD", stream, *bound, "*", *flat)
-        with told(self._address, self._where):
+        with told(self._settings, self._where):
             pipeline.execute()
         return sum(map(self.size, piece))
 
@@ -138,7 +133,7 @@ class EntryOutlet(Outlet[Addressed]):
             texts: list[Any] = [self._settings.retention_s, self._settings.most_entries]
             for flat in staged.entries:
                 texts += (len(flat), *flat)
-            with told(self._address, self._where):
+            with told(self._settings, self._where):
                 append(keys=[staged.mark, staged.stream], args=texts)
 
     def close(self) -> None:
@@ -150,13 +145,12 @@ class RedisStreamSink(PieceSink):
 
     name = _NAME
 
-    def __init__(self, settings: _Settings, address: RedisAddress) -> None:
+    def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
         self._settings = settings
-        self._address = address
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._address}, {self._settings.stream})"
+        return f"{_NAME}({self._settings}, {self._settings.stream})"
 
     @staticmethod
     def builder() -> RedisStreamSink.Builder:
@@ -211,7 +205,7 @@ class RedisStreamSink(PieceSink):
                 stream='set_stream("orders")',
                 entries="set_value_serializer(schema) or set_row_type(type)",
             )
-            return RedisStreamSink(settings, self._address(settings))
+            return RedisStreamSink(settings)
 
     def validate(self) -> None:
         """Check client, login and stream. Raises ConfigurationError.
@@ -220,10 +214,10 @@ class RedisStreamSink(PieceSink):
         """
         stream = self._settings.stream
         streams = (stream,) if isinstance(stream, str) else ()
-        check_server(self._address, streams, f"{_NAME} on the driver")
+        check_server(self._settings, streams, f"{_NAME} on the driver")
 
     def validate_input(self, input_type: Any) -> None:
         self._settings.entries.check_input(_NAME, input_type)
 
     def outlet(self, where: str) -> EntryOutlet:
-        return EntryOutlet(self._settings, self._address, where)
+        return EntryOutlet(self._settings, where)
