@@ -107,6 +107,7 @@ class CdcBuilder(SettingsBuilder):
 
     modes: ClassVar[tuple[str, ...]]
     _names: tuple[str, ...] = ()
+    _schemas: tuple[str, ...] = ()
 
     def hostname(self, hostname: str) -> Self:
         """Set the host of the database; for PostgreSQL also the directory of its Unix socket."""
@@ -125,6 +126,15 @@ class CdcBuilder(SettingsBuilder):
         if not isinstance(password, str):  # an error shows no password
             raise ConfigurationError(f"{self._call('password')}: expected a text.")
         return self._with(password=password)
+
+    def table_list(self, *tables: str) -> Self:
+        """Set the tables, as "schema.table"; of MySQL "database.table". They need a primary key, and in MySQL InnoDB."""
+        self._names = tables
+        return self
+
+    def connection_parameters(self, parameters: dict[str, Any]) -> Self:
+        """Set more parameters of the client, libpq or PyMySQL's connect, such as {"sslmode": "verify-full"} or {"ssl_ca": path}."""
+        return self._with(parameters=dict(parameters))
 
     def startup_options(self, options: StartupOptions) -> Self:
         """Set where a new job begins; by default with a snapshot of the tables."""
@@ -182,7 +192,7 @@ class CdcBuilder(SettingsBuilder):
         """Return the source. Raises ConfigurationError: something is missing."""
 
     def _tables(self, example: str, default: str | None) -> tuple[TableId, ...]:
-        """The tables, each once. `default`: the schema of names without one; None: they need one.
+        """The tables, each once. `default`: the schema of names without one, if none is set; None: they need one.
 
         Raises: ConfigurationError.
         """
@@ -190,6 +200,8 @@ class CdcBuilder(SettingsBuilder):
             raise ConfigurationError(
                 f'{self.name}: table_list("{example}") is missing before build().'
             )
+        if self._schemas:
+            default = self._schemas[0] if len(self._schemas) == 1 else None
         where, made = self._call("table_list"), []
         for name in self._names:
             parts = name.split(".") if isinstance(name, str) else []

@@ -31,9 +31,13 @@ from penstock.connectors.cdc.options import CdcSettings, ChangelogMode
 from penstock.connectors.cdc.records import (
     DEBEZIUM,
     METADATA_COLUMNS,
+    NOTHING,
+    Change,
     DebeziumMaker,
     RecordMaker,
     RowMaker,
+    SeenChanges,
+    TableReading,
 )
 from penstock.connectors.cdc.tables import (
     STREAM,
@@ -86,12 +90,29 @@ class DriverSide(ABC):
 class ChangeStream(ABC):
     """Reads changes on the fetcher's thread."""
 
-    @abstractmethod
+    def __init__(self, reading: TableReading, reader: Any, position: Any) -> None:
+        self._settings = reading.settings
+        self._reader = reader
+        self._maker = reading.maker
+        self._where = reading.where
+        self._position = self._told = position
+
     def poll(self) -> tuple[Batch, StreamSplit] | None:
         """Return records, and the split behind them; None: none for now. An empty batch only moves the position.
 
         It waits for up to about 0.1 s.
         """
+        changes: list[Change] = []
+        self._fill(changes)
+        if self._position == self._told:
+            return None
+        self._told = self._position
+        batch = self._maker.batch(changes) if changes else NOTHING
+        return batch, StreamSplit(self._position, self._reader.pieces)
+
+    @abstractmethod
+    def _fill(self, changes: list[Change]) -> None:
+        """Add changes, and move the position behind them."""
 
     def acknowledge(self, position: Any) -> None:
         """Note that what lies before this position is never asked for again."""
@@ -100,40 +121,40 @@ class ChangeStream(ABC):
         """Release connections."""
 
 
-class ReaderSide(ABC):
-    """A subtask's connections. `reflected`: where the database's log ended when the shapes were read.
+class RangeReader(ABC):
+    """Reads ranges, on the fetcher's thread."""
 
-    `ranges`: reads ranges, on the fetcher's thread.
-    """
+    def __init__(self, reading: TableReading) -> None:
+        self._settings = reading.settings
+        self._maker = reading.maker
+        self._where = reading.where
 
-    ranges: ClassVar[type[Any]]
-
-    def __init__(
-        self,
-        settings: Any,
-        shapes: Sequence[TableShape],
-        maker: RecordMaker,
-        reflected: Any,
-        where: str,
-    ) -> None:
-        self._settings = settings
-        self._shapes = {shape.table: shape for shape in shapes}
-        self._maker = maker
-        self._reflected = reflected
-        self._where = where
-
-    def rows(self, split: SnapshotSplit) -> Iterator[tuple[Batch, SnapshotSplit]]:
+    @abstractmethod
+    def rows(
+        self, split: SnapshotSplit, shape: TableShape
+    ) -> Iterator[tuple[Batch, SnapshotSplit]]:
         """Yield the rows of a range that are behind `split.after`, each batch with the split behind it.
 
         The last split is finished, with an empty batch.
         """
-        reader = self.ranges(self._settings, self._maker, self._where)
-        rows: Iterator[tuple[Batch, SnapshotSplit]] = reader.rows(split, self._shapes[split.table])
-        return rows
 
-    @abstractmethod
+
+class ReaderSide:
+    """A subtask's connections."""
+
+    def __init__(self, source: type[CdcSource], reading: TableReading) -> None:
+        self._source = source
+        self._reading = reading
+
+    def rows(self, split: SnapshotSplit) -> Iterator[tuple[Batch, SnapshotSplit]]:
+        """Yield as `RangeReader.rows`."""
+        shape = self._reading.shapes[split.table]
+        return self._source.range_reader(self._reading).rows(split, shape)
+
     def changes(self, split: StreamSplit) -> ChangeStream:
         """Return the changes behind the split's position."""
+        reader = self._source.change_reader(self._reading, split.pieces)
+        return self._source.change_stream(self._reading, reader, split.position)
 
 
 # ---------------------------------------------------------------------- source
@@ -524,6 +545,10 @@ class CdcSource(Source):
     name: ClassVar[str]
     connector: ClassVar[str]
     view: ClassVar[type]
+    driver_side: ClassVar[type[DriverSide]]
+    range_reader: ClassVar[type[RangeReader]]
+    change_reader: ClassVar[type[SeenChanges]]
+    change_stream: ClassVar[type[ChangeStream]]
     _settings: CdcSettings
 
     def __init__(self, settings: Any) -> None:
@@ -549,7 +574,7 @@ class CdcSource(Source):
         settings = self._settings
 
         def open_database() -> DriverSide:
-            return self._driver_side(self._reflected().shapes, self._on_driver)
+            return self.driver_side(self._settings, self._reflected().shapes, self._on_driver)
 
         return CdcEnumerator(
             context, settings.tables, open_database, settings.limits.chunk_rows, self.view
@@ -559,7 +584,10 @@ class CdcSource(Source):
         where = f"{self.name}, subtask {context.subtask()}"
 
         def open_database() -> ReaderSide:
-            return self._reader_side(self._reflected(), self._maker(), where)
+            found = self._reflected()
+            shapes = {shape.table: shape for shape in found.shapes}
+            reading = TableReading(self._settings, shapes, self._maker(), found.end, where)
+            return ReaderSide(type(self), reading)
 
         return CdcReader(context, open_database)
 
@@ -596,9 +624,3 @@ class CdcSource(Source):
     @abstractmethod
     def _look(self, where: str) -> Reflected:
         """Look at the tables. Raises: ConfigurationError; ExternalError."""
-
-    @abstractmethod
-    def _driver_side(self, shapes: Sequence[TableShape], where: str) -> DriverSide: ...
-
-    @abstractmethod
-    def _reader_side(self, found: Reflected, maker: RecordMaker, where: str) -> ReaderSide: ...
