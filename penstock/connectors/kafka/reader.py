@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
 from penstock.connectors.api.base import (
-    CommittingReader,
     CommittingSplitReader,
     Fetched,
     ReaderContext,
@@ -23,7 +22,7 @@ from penstock.connectors.api.base import (
 from penstock.connectors.api.builder import MISSING
 from penstock.connectors.api.messaging.properties import flag_of, int_of
 from penstock.connectors.api.messaging.records import NO_RECORDS
-from penstock.connectors.api.messaging.source import Subscription, UnknownTopic
+from penstock.connectors.api.messaging.source import MessageReader, Subscription, UnknownTopic
 from penstock.connectors.kafka.client import (
     API_TIMEOUT_DEFAULT_MS,
     TopicIds,
@@ -41,6 +40,7 @@ from penstock.connectors.kafka.properties import (
     API_TIMEOUT_MS,
     CLIENT_ID_PREFIX,
     COMMIT_ON_CHECKPOINT,
+    DISCOVERY_INTERVAL_MS,
     GROUP_ID,
 )
 from penstock.connectors.kafka.record_schema import KafkaSchema, batch_of
@@ -257,6 +257,7 @@ def _gauge(name: str, value: int, groups: Groups = ()) -> Measured:
 # ---------------------------------------------------------------------- reader
 
 
+DISCOVERY_INTERVAL_DEFAULT_MS: Final = 5 * 60 * 1000
 MAX_MESSAGES: Final = 4096
 MAX_BATCH_BYTES: Final = 1 << 20
 WAIT_S: Final = 0.1
@@ -276,7 +277,7 @@ class KafkaSourceSettings:
     """The settings that the builder collected. `stopping` None: the source never stops."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
-    subscription: Subscription | None = None
+    subscription: Subscription = MISSING
     starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
     stopping: KafkaOffsetsInitializer | None = None
     is_bounded: bool = False
@@ -284,24 +285,21 @@ class KafkaSourceSettings:
     deleted_topics: frozenset[str] = frozenset()
 
     @property
-    def commits_on_checkpoint(self) -> bool:
-        return GROUP_ID in self.properties and flag_of(
-            self.properties, COMMIT_ON_CHECKPOINT, default=True
-        )
+    def discovery_interval_ms(self) -> int:
+        return int_of(self.properties, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS)
 
 
-class KafkaReader(CommittingReader):
+class KafkaReader(MessageReader):
     """A position is the offset after the records that `poll_next` returned.
 
     It is committed to the group when its checkpoint is complete.
     """
 
     def __init__(self, context: ReaderContext, settings: KafkaSourceSettings) -> None:
-        super().__init__(context, commits=settings.commits_on_checkpoint)
-        self._settings = settings
-
-    def read_fields(self, names: Sequence[str]) -> None:
-        self._settings = replace(self._settings, schema=self._settings.schema.reading(names))
+        commits = GROUP_ID in settings.properties and flag_of(
+            settings.properties, COMMIT_ON_CHECKPOINT, default=True
+        )
+        super().__init__(context, settings, commits=commits)
 
     def open_split_reader(self) -> KafkaSplitReader:
         return KafkaSplitReader(self._settings, self.context.subtask())

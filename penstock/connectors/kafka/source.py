@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from penstock.common.serialization import DeserializationSchema
@@ -23,12 +23,10 @@ from penstock.connectors.api.messaging.properties import (
     checked_properties,
     checked_property,
     flag_of,
-    int_of,
 )
 from penstock.connectors.api.messaging.source import (
     MessageSource,
     PartitionEnumerator,
-    ReadingPlan,
     UnknownTopic,
     owner_of,
     partitions_seen,
@@ -43,7 +41,6 @@ from penstock.connectors.kafka.properties import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID_PREFIX,
     COMMIT_ON_CHECKPOINT,
-    DISCOVERY_INTERVAL_MS,
     GROUP_ID,
 )
 from penstock.connectors.kafka.reader import KafkaReader, KafkaSourceSettings
@@ -59,15 +56,11 @@ from penstock.engine.model.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class KafkaSubscription:
-    """The partitions to read: topics by name, topics whose whole name matches `pattern`, or single partitions.
-
-    `deleted`: topics that were deleted on purpose; those of one that comes back are new ones.
-    """
+    """The partitions to read: topics by name, topics whose whole name matches `pattern`, or single partitions."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: frozenset[KafkaTopicPartition] = frozenset()
-    deleted: frozenset[str] = frozenset()
 
     def find(self, cluster: KafkaCluster) -> list[KafkaTopicPartition]:
         """The partitions that exist now, in order.
@@ -96,28 +89,28 @@ class KafkaSubscription:
         return sorted(self.partitions)
 
 
-class KafkaEnumerator(PartitionEnumerator[KafkaCluster]):
+class KafkaEnumerator(PartitionEnumerator):
     """Partitions of the first round begin at the source's starting offsets, later ones at their first record."""
 
     source_name = "KafkaSource"
-    _plan: ReadingPlan[KafkaOffsetsInitializer, KafkaOffsetsInitializer]
+    _settings: KafkaSourceSettings
 
     def splits_of(
         self, partitions: Sequence[KafkaTopicPartition], cluster: KafkaCluster
     ) -> Sequence[KafkaSplit]:
-        plan = self._plan
-        rule = KafkaOffsetsInitializer.earliest() if self.has_begun else plan.start
+        settings = self._settings
+        rule = KafkaOffsetsInitializer.earliest() if self.has_begun else settings.starting
         starts = rule.look_up(partitions, cluster)
-        stops = {} if plan.stop is None else plan.stop.look_up(partitions, cluster)
+        stopping = settings.stopping
+        stops = {} if stopping is None else stopping.look_up(partitions, cluster)
         ids = cluster.topic_ids({one.topic for one in partitions})
         return [KafkaSplit(one, starts[one], stops.get(one), ids[one.topic]) for one in partitions]
 
     def forgotten(
         self, known: Collection[KafkaTopicPartition], found: Sequence[KafkaTopicPartition]
     ) -> Collection[KafkaTopicPartition]:
-        subscription = self._plan.subscription
-        assert isinstance(subscription, KafkaSubscription), "a KafkaSource makes no other"
-        return {one for one in known if one.topic in subscription.deleted}.difference(found)
+        deleted = self._settings.deleted_topics
+        return {one for one in known if one.topic in deleted}.difference(found)
 
     def owner(self, split: KafkaSplit, parallelism: int) -> int:
         return owner_of(split.partition.topic, split.partition.partition, parallelism)
@@ -126,7 +119,6 @@ class KafkaEnumerator(PartitionEnumerator[KafkaCluster]):
 # ---------------------------------------------------------------------- source
 
 
-DISCOVERY_INTERVAL_DEFAULT_MS: Final = 5 * 60 * 1000
 SETTERS: Final = "set_topics, set_topic_pattern and set_partitions"
 
 
@@ -136,13 +128,6 @@ class KafkaSource(MessageSource):
     enumerator = KafkaEnumerator
     advertised = "advertised.listeners"
     _settings: KafkaSourceSettings
-
-    def __init__(self, settings: KafkaSourceSettings) -> None:
-        """Check the settings.
-
-        Raises ConfigurationError if one is missing or two contradict each other.
-        """
-        self._settings = _checked(settings)
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
@@ -164,20 +149,37 @@ class KafkaSource(MessageSource):
     def _connect(self) -> KafkaCluster:
         return KafkaCluster(self._settings.properties, "KafkaSource on the driver")
 
-    def _plan(self) -> ReadingPlan[KafkaOffsetsInitializer, KafkaOffsetsInitializer]:
-        settings = self._settings
-        interval_ms = int_of(
-            settings.properties, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS
-        )
-        subscription = self._subscription
-        assert isinstance(subscription, KafkaSubscription), "the builder makes no other"
-        return ReadingPlan(
-            replace(subscription, deleted=settings.deleted_topics),
-            settings.starting,
-            settings.stopping,
-            settings.is_bounded,
-            0 if settings.is_bounded else interval_ms,
-        )
+    def _check(self) -> None:
+        """As Flink's builder does."""
+        settings, properties = self._settings, self._settings.properties
+        if not properties.get(BOOTSTRAP_SERVERS):
+            raise ConfigurationError(
+                f"KafkaSource: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
+            )
+        if settings.subscription is None:
+            raise ConfigurationError(
+                f"KafkaSource: there is nothing to read. Call one of {SETTERS}."
+            )
+        if not isinstance(settings.schema, KafkaSchema):
+            raise ConfigurationError(
+                f"KafkaSource: a deserializer is required, got {settings.schema!r}: call "
+                "set_value_only_deserializer(SimpleStringSchema()), or with another DeserializationSchema."
+            )
+        stopping = settings.stopping
+        needs_group = {
+            "committed offsets as starting offsets": settings.starting.needs_group,
+            "committed offsets as stopping offsets": stopping is not None and stopping.needs_group,
+            **{
+                f"{one}=true": flag_of(properties, one, default=False)
+                for one in (COMMIT_ON_CHECKPOINT, "enable.auto.commit")
+            },
+        }
+        for what, is_needed in needs_group.items():
+            if is_needed and not properties.get(GROUP_ID):
+                raise ConfigurationError(
+                    f"KafkaSource: the property {GROUP_ID!r} is required for {what}: call set_group_id('...')."
+                )
+        _ = settings.discovery_interval_ms
 
 
 class KafkaSourceBuilder(MessageSourceBuilder):
@@ -287,35 +289,3 @@ class KafkaSourceBuilder(MessageSourceBuilder):
         """Set several properties, as `set_property` does."""
         found = checked_properties(props, "set_properties")
         return self._with(properties={**self._settings.properties, **found})
-
-
-def _checked(settings: KafkaSourceSettings) -> KafkaSourceSettings:
-    """The settings, if they are complete; the checks of Flink's builder. Raises: ConfigurationError."""
-    name, properties = "KafkaSource", settings.properties
-    if not properties.get(BOOTSTRAP_SERVERS):
-        raise ConfigurationError(
-            f"{name}: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
-        )
-    if settings.subscription is None:
-        raise ConfigurationError(f"{name}: there is nothing to read. Call one of {SETTERS}.")
-    if not isinstance(settings.schema, KafkaSchema):
-        raise ConfigurationError(
-            f"{name}: a deserializer is required, got {settings.schema!r}: call "
-            "set_value_only_deserializer(SimpleStringSchema()), or with another DeserializationSchema."
-        )
-    stopping = settings.stopping
-    needs_group = {
-        "committed offsets as starting offsets": settings.starting.needs_group,
-        "committed offsets as stopping offsets": stopping is not None and stopping.needs_group,
-        **{
-            f"{one}=true": flag_of(properties, one, default=False)
-            for one in (COMMIT_ON_CHECKPOINT, "enable.auto.commit")
-        },
-    }
-    for what, is_needed in needs_group.items():
-        if is_needed and not properties.get(GROUP_ID):
-            raise ConfigurationError(
-                f"{name}: the property {GROUP_ID!r} is required for {what}: call set_group_id('...')."
-            )
-    int_of(properties, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS)
-    return settings

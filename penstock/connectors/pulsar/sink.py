@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import repeat
 from time import monotonic, time
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from penstock.connectors.api.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.connectors.api.builder import checked_kind, checked_topics
+from penstock.connectors.api.builder import MISSING, checked_kind, checked_topics
 from penstock.connectors.api.messaging.properties import flag_of, int_of
 from penstock.connectors.api.messaging.source import topics_of_settings
 from penstock.connectors.api.messaging.staging import (
@@ -40,7 +40,7 @@ from penstock.connectors.api.messaging.staging import (
     StagingMessageWriter,
     unpack,
 )
-from penstock.connectors.api.sending import StagingSink, bodies_of
+from penstock.connectors.api.sending import StagingSink, bodies_of, subtask_of
 from penstock.connectors.pulsar.client import (
     close_client,
     import_pulsar,
@@ -324,22 +324,13 @@ _IN_CHUNKS: Final[Mapping[str, Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PulsarStaging:
+class PulsarStaging(NamedTuple):
     """The messages of one writer for one checkpoint. `producer`: a name that no other staging has. `pieces`: packed
     records.
     """
 
     producer: str
     pieces: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PulsarCommitterSettings:
-    """`delay_ms`: as in `RecordProducers`."""
-
-    options: Mapping[str, str]
-    delay_ms: int
 
 
 @dataclass(slots=True)
@@ -384,10 +375,10 @@ def chunks_of(staging: PulsarStaging) -> Iterator[Chunk]:
 class DeduplicatedLog:
     """Sends stagings; the broker drops messages that it has already."""
 
-    def __init__(self, settings: PulsarCommitterSettings, where: str) -> None:
+    def __init__(self, settings: PulsarSinkSettings, where: str) -> None:
         """Raises: ConfigurationError: the client is missing, or refuses the options."""
         self._where = where
-        self._producers = RecordProducers(settings.options, where, settings.delay_ms)
+        self._producers = RecordProducers(settings.options, where, settings.delayer.delay_ms)
         self._deduplicating: set[str] = set()
 
     def write(self, staging: PulsarStaging) -> None:
@@ -432,17 +423,12 @@ def _records(chunk: Chunk) -> ProducedRecords:
 class PulsarCommitter(StagingCommitter):
     """Commits stagings, with one log for all of them."""
 
-    def __init__(self, settings: PulsarCommitterSettings) -> None:
+    staging = PulsarStaging
+    sink_name = "PulsarSink"
+
+    def __init__(self, settings: PulsarSinkSettings) -> None:
         super().__init__()
         self._settings = settings
-
-    def staging_of(self, committable: object) -> PulsarStaging:
-        if isinstance(committable, tuple | list) and len(committable) == 2:
-            producer, pieces = committable
-            return PulsarStaging(str(producer), tuple(pieces))
-        raise TypeError(
-            f"a PulsarSink commits (producer, pieces), got {type(committable).__name__}"
-        )
 
     def log_key(self, staging: PulsarStaging) -> None:
         return None
@@ -463,7 +449,7 @@ class PulsarSinkSettings:
 
     options: Mapping[str, str] = field(default_factory=dict)
     topics: tuple[str, ...] = ()
-    schema: SerializationSchema | None = None
+    schema: SerializationSchema = MISSING
     mode: TopicRoutingMode = TopicRoutingMode.ROUND_ROBIN
     delayer: MessageDelayer = field(default_factory=MessageDelayer.never)
 
@@ -524,8 +510,7 @@ class PulsarSink(StagingSink):
         return _PulsarDirectWriter(self._settings, context)
 
     def committer(self) -> Committer:
-        settings = self._settings
-        return PulsarCommitter(PulsarCommitterSettings(settings.options, settings.delayer.delay_ms))
+        return PulsarCommitter(self._settings)
 
 
 class PulsarSinkBuilder(PulsarBuilder):
@@ -592,9 +577,8 @@ class _MessageMaker:
     """Makes messages from a stream's records. `where`: names the sink and subtask in errors."""
 
     def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
-        assert settings.schema is not None, "the serializer was checked when the sink was made"
         self._schema = settings.schema
-        self.where = f"{NAME}, subtask {context.subtask} of {context.parallelism}"
+        self.where = subtask_of(NAME, context)
         switch = int_of(settings.options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT)
         self._router = Router(settings.mode, switch)
 
@@ -616,9 +600,6 @@ class _PulsarDirectWriter(DirectMessageWriter):
         self._producers = RecordProducers(options, where, settings.delayer.delay_ms)
         self._partitions = Partitions(self._producers.client, settings.topics, options, where)
         self._opened: set[str] = set()
-
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self.write_converted(self.convert(batch), watermark_ms)
 
     def convert(self, batch: Batch) -> ProducedRecords:
         return self._maker.records(batch, self._partitions.now())
@@ -665,7 +646,6 @@ class _PulsarStagingWriter(StagingMessageWriter):
         return f"{self._name}-{number}", pieces
 
     def close(self) -> None:
-        """Nothing to do: what is staged exists only in this process."""
         close_client(self._client, import_pulsar(self._maker.where))
 
 
