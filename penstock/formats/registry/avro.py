@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from penstock.common.extras import extra
@@ -22,7 +23,6 @@ from penstock.formats.registry.client import (
     MOST_SCHEMAS,
     RegisteredSchema,
     RegistryClient,
-    Remembered,
     SchemaRegistry,
     checked_subject,
     parted,
@@ -59,7 +59,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
         self._makes_rows = makes_rows
         self._capacity = identity_map_capacity
         self._type = _type_of(schema, makes_rows=makes_rows)
-        self._decoders: Remembered[int, Decode] | None = None
+        self._decoders: Callable[[int], Decode] | None = None
         self._client: RegistryClient | None = None
 
     @classmethod
@@ -118,8 +118,8 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
             return None
         schema_id, body = parted(data, "Avro")
         if self._decoders is None:
-            self._decoders = Remembered(self._capacity)
-        decode = self._decoders.get(schema_id, self._decoder)
+            self._decoders = lru_cache(self._capacity)(self._decoder)
+        decode = self._decoders(schema_id)
         try:
             return decode(body)
         except Exception as error:  # fastavro raises many kinds of errors for bad bytes
