@@ -200,11 +200,3 @@ def test_brokers_that_do_not_answer_are_logged_once_with_address_and_time(monkey
     assert looked(1) == []
     monkeypatch.setattr(Brokers, "are_away", True)
     assert len(looked(2)) == 1
-
-
-def test_a_split_of_an_earlier_release_has_no_topic_id():
-    split = KafkaSplit(KafkaTopicPartition("a", 0), 7)
-    former = split.__reduce_ex__(2)[2][:3]
-    again = object.__new__(KafkaSplit)
-    again.__setstate__(former)
-    assert again == split
