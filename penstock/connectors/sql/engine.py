@@ -8,12 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from penstock.common.extras import extra
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.engine.hosting.os.clock import each_within, progress, within
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
-from penstock.engine.model.time import millis_of
+from penstock.engine.model.time import Duration, millis_of
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -370,3 +373,82 @@ def _check_sqlite(path: str | None, where: str) -> None:
             f"{where}: an SQLite database in memory belongs to one process, but a job has several. "
             "Use a file that all of them can reach: sqlite:////directory/file.db."
         )
+
+
+# ---------------------------------------------------------------------- access
+
+
+@dataclass(frozen=True, slots=True)
+class SqlTarget:
+    """A table, and how its database is reached. As text it is the table's name."""
+
+    url: str = field(default="", repr=False)
+    table: str = ""
+    schema: str | None = None
+    engine_options: dict[str, Any] = field(default_factory=dict)
+    timeout_s: float = TIMEOUT_S
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}" if self.schema else self.table
+
+
+class SqlBuilder(SettingsBuilder):
+    """What the builders of sources, sinks and lookups share. `begin`: a class of `SqlTarget`."""
+
+    def set_table(self, table: str, schema: str | None = None) -> Self:
+        """Set the table. It must exist."""
+        return self._with(table=table, schema=schema)
+
+    def set_engine_options(self, options: dict[str, Any]) -> Self:
+        """Set further arguments of SQLAlchemy's create_engine."""
+        return self._with(engine_options=dict(options))
+
+    def set_timeout(self, timeout: Duration | timedelta) -> Self:
+        """Set how long the database may take for one answer: 2 minutes by default, for a source 10 minutes. Then the task fails."""
+        return self._with(timeout_s=checked_timeout(self._call("set_timeout"), timeout))
+
+
+class SqlAccess:
+    """A database, as a source, sink or lookup asks it. `where`: begins errors."""
+
+    def __init__(self, target: Any, where: str, **options: Any) -> None:
+        """`target`: an `SqlTarget`. `options`: of the engine, which those of the target replace.
+
+        Raises: ConfigurationError: the driver is not installed, or the URL is not one.
+        """
+        self._sa = import_sqlalchemy(where)
+        self.target = target
+        self.where = where
+        self.engine = make_engine(target.url, {**options, **target.engine_options}, where)
+        self._table: sa.Table | None = None
+
+    @property
+    def shown_url(self) -> str:
+        return shown_url(self.engine)
+
+    @property
+    def table(self) -> sa.Table:
+        """The table as the database has it; it is asked once. Raises: SQLAlchemyError."""
+        if self._table is None:
+            self._table = reflected(self.engine, self.target.table, self.target.schema)
+        return self._table
+
+    def failed(self, what: str) -> str:
+        return f"{self.where}: {what} {str(self.target)!r} in {self.shown_url}"
+
+    @contextmanager
+    def errors(self, what: str) -> Generator[None]:
+        """Turns the library's errors into ExternalError or RefusedForGood."""
+        try:
+            yield
+        except self._sa.exc.SQLAlchemyError as error:
+            text = told(error)
+            raise error_of(f"{self.failed(what)}: {text}{self.advice(text)}", error) from error
+
+    def advice(self, text: str) -> str:
+        """What ends an error with this text."""
+        return ""
+
+    def answered(self, what: str, call: Callable[[], T]) -> T:
+        """What the call returns. Raises: NoAnswer: an answer takes longer than the timeout of the target."""
+        return answered(self.target.timeout_s, call, self.failed(what))

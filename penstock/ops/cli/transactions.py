@@ -260,7 +260,8 @@ def _commit_sql(options: argparse.Namespace) -> Plan | None:
         return None
     keys = tuple(filter(None, (options.key_columns or "").split(",")))
     staged, commits = options.own_tables
-    target = Target(options.sql, options.table, options.schema, None, keys, staged, commits)
+    names = {"staged_name": staged, "commits_name": commits}
+    target = Target(options.sql, options.table, options.schema, key_columns=keys, **names)
     database = SqlDatabase(target, "transactions of SQL")
     transactions = [Transaction(str(a), int(b), tuple(c)) for a, b, c in kept.committables]
     by_key = f", replacing rows with the same {', '.join(keys)}" if keys else ""
