@@ -61,9 +61,6 @@ class SqlSink(StagingSink):
 
     is_converting = True
 
-    def __init__(self, settings: _SqlSettings) -> None:
-        self._settings = settings
-
     @staticmethod
     def builder() -> SqlSink.Builder:
         """Return a builder."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol
@@ -204,6 +204,29 @@ class Poller:
 
     def close(self) -> None:
         """Release connections."""
+
+
+class QueuePoller(Poller):
+    """A poller whose client puts what comes into `waiting`, on threads of its own. `changed` guards the state that they share."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.waiting: deque[Any] = deque()
+        self._is_woken = False
+
+    def wake_up(self) -> None:
+        with self.changed:
+            self._is_woken = True
+            self.changed.notify_all()
+
+    def taken(
+        self, most: int, wait_s: float, has_news: Callable[[], object] = lambda: False
+    ) -> list[Any]:
+        """What has come, in order, at most so much. It waits for something to come, for `wake_up`, or until `has_news`."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.waiting or self._is_woken or has_news(), wait_s)
+            self._is_woken = False
+            return [self.waiting.popleft() for _ in range(min(len(self.waiting), most))]
 
 
 class PollingSource(Source):
@@ -404,6 +427,7 @@ __all__ = [
     "Poller",
     "PollingSource",
     "QueueEnumerator",
+    "QueuePoller",
     "ReaderContext",
     "ReaderStatus",
     "RefusedForGood",

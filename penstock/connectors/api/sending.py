@@ -85,9 +85,15 @@ class RowsWriter(ABC):
 
 
 class StagingSink(Sink):
-    """Stages records for a committer if it writes exactly once, and otherwise writes them directly. `_settings` has a `guarantee`."""
+    """Stages records for a committer if it writes exactly once, and otherwise writes them directly. `settings` has a `guarantee`."""
 
-    _settings: Any
+    def __init__(self, settings: Any) -> None:
+        """Use the builder. Raises ConfigurationError: a setting is missing, or two contradict each other."""
+        self._settings = settings
+        self._check()
+
+    def _check(self) -> None:
+        """Raises: ConfigurationError: a setting is missing, or two contradict each other."""
 
     @property
     def is_exactly_once(self) -> bool:

@@ -50,10 +50,6 @@ class HttpSink(PieceSink):
 
     name = _NAME
 
-    def __init__(self, settings: _Settings) -> None:
-        """Use the builder."""
-        self._settings = settings
-
     @staticmethod
     def builder() -> HttpSink.Builder:
         return HttpSink.Builder()

@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.api.base import Batch, Poller, PollingSource, RowBatch
+from penstock.connectors.api.base import Batch, Poller, PollingSource, QueuePoller, RowBatch
 from penstock.connectors.api.builder import checked_ms
 from penstock.connectors.api.messaging.records import NO_RECORDS, batch_of
 from penstock.connectors.clients.http import (
@@ -272,16 +272,15 @@ class HttpSource(PollingSource):
         return _HttpPoller(self._settings)
 
 
-class _HttpPoller(Poller):
+class _HttpPoller(QueuePoller):
     """A request runs on a thread of its own, so that a server that does not answer holds nothing up."""
 
     def __init__(self, settings: _Settings) -> None:
+        super().__init__()
         self._settings = settings
         self._client = HttpClient(_NAME, settings.limits, settings.tls)
         self._is_json = isinstance(settings.page, _JsonPages)
-        self._changed = threading.Condition()
-        self._answer: HttpResponse | BaseException | None = None
-        self._is_asking = self._is_woken = self._is_over = self._is_closed = False
+        self._is_asking = self._is_over = self._is_closed = False
         self._rows: Sequence[Any] = ()
         self._behind = HttpPosition()
         self._ask_at_s = time.monotonic()
@@ -316,34 +315,27 @@ class _HttpPoller(Poller):
     def position(self) -> HttpPosition:
         return self._position
 
-    def wake_up(self) -> None:
-        with self._changed:
-            self._is_woken = True
-            self._changed.notify()
-
     def close(self) -> None:
         """A request under way ends, and its thread releases the connection."""
         self._client.close()
-        with self._changed:
+        with self.changed:
             self._is_closed = True
             if not self._is_asking:
                 self._client.release()
 
     def _asked(self) -> HttpResponse | None:
         """The answer, if it is there. Else it sees to it that somebody asks, and waits for a moment."""
-        with self._changed:
-            if not self._is_asking and self._answer is None and time.monotonic() >= self._ask_at_s:
+        with self.changed:
+            if not self._is_asking and not self.waiting and time.monotonic() >= self._ask_at_s:
                 self._is_asking = True
                 threading.Thread(target=self._ask, name="http-source", daemon=True).start()
             wait_s = _WAIT_S if self._is_asking else self._ask_at_s - time.monotonic()
-            self._changed.wait_for(
-                lambda: self._answer is not None or self._is_woken, min(max(wait_s, 0), _WAIT_S)
-            )
-            self._is_woken = False
-            answer, self._answer = self._answer, None
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
+        for answer in self.taken(1, min(max(wait_s, 0), _WAIT_S)):
+            if isinstance(answer, BaseException):
+                raise answer
+            found: HttpResponse = answer
+            return found
+        return None
 
     def _ask(self) -> None:
         answer: HttpResponse | BaseException
@@ -356,11 +348,12 @@ class _HttpPoller(Poller):
             )
         except BaseException as error:  # raised by poll, on the reader's thread
             answer = error
-        with self._changed:
-            self._answer, self._is_asking = answer, False
+        with self.changed:
+            self.waiting.append(answer)
+            self._is_asking = False
             if self._is_closed:
                 self._client.release()
-            self._changed.notify()
+            self.changed.notify()
 
     def _take(self, answer: HttpResponse) -> bool:
         """Takes a page. Returns whether it has new records."""

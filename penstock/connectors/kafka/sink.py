@@ -90,16 +90,6 @@ class KafkaSink(StagingSink):
     accepts = Accepts.ROWS
     is_converting = True
 
-    def __init__(self, settings: KafkaSinkSettings) -> None:
-        """Check the settings.
-
-        Raises ConfigurationError if one is missing or two contradict each other.
-        """
-        self._settings = settings
-        self._check()
-        if settings.serializer.takes_columns:
-            self.accepts = Accepts.ANY
-
     @staticmethod
     def builder() -> KafkaSinkBuilder:
         """Return a builder."""
@@ -135,7 +125,6 @@ class KafkaSink(StagingSink):
         return KafkaCommitter(self._settings.properties)
 
     def _check(self) -> None:
-        """Raises: ConfigurationError: a setting is missing, or two contradict each other."""
         settings = self._settings
         if not settings.properties.get(BOOTSTRAP_SERVERS):
             raise ConfigurationError(
@@ -156,6 +145,8 @@ class KafkaSink(StagingSink):
                 f"{NAME}: the sink sets {TRANSACTIONAL_ID!r} itself. Call "
                 "set_transactional_id_prefix('...') instead."
             )
+        if settings.serializer.takes_columns:
+            self.accepts = Accepts.ANY
 
 
 class KafkaSinkBuilder(SettingsBuilder):

@@ -454,8 +454,9 @@ class PulsarSinkSettings:
     delayer: MessageDelayer = field(default_factory=MessageDelayer.never)
 
     @property
-    def is_exactly_once(self) -> bool:
-        return self.options.get(GUARANTEE) == DeliveryGuarantee.EXACTLY_ONCE.name
+    def guarantee(self) -> DeliveryGuarantee:
+        """Raises: KeyError: there is no such guarantee."""
+        return DeliveryGuarantee[self.options.get(GUARANTEE, DeliveryGuarantee.NONE.name)]
 
     def new_producer_name(self, subtask: int) -> str:
         """A new name each time: a broker lets in only one producer of a name."""
@@ -470,13 +471,6 @@ class PulsarSink(StagingSink):
     is_converting = True
 
     _settings: PulsarSinkSettings
-
-    def __init__(self, settings: PulsarSinkSettings) -> None:
-        """Check the settings.
-
-        Raises ConfigurationError if one is missing or two contradict each other.
-        """
-        self._settings = _checked(settings)
 
     @staticmethod
     def builder() -> PulsarSinkBuilder:
@@ -499,10 +493,6 @@ class PulsarSink(StagingSink):
         finally:
             close_client(client, pulsar)
 
-    @property
-    def is_exactly_once(self) -> bool:
-        return self._settings.is_exactly_once
-
     def staging_writer(self, context: WriterContext) -> SinkWriter:
         return _PulsarStagingWriter(self._settings, context)
 
@@ -511,6 +501,44 @@ class PulsarSink(StagingSink):
 
     def committer(self) -> Committer:
         return PulsarCommitter(self._settings)
+
+    def _check(self) -> None:
+        settings, options = self._settings, self._settings.options
+        if not options.get(SERVICE_URL):
+            raise ConfigurationError(
+                f"{NAME}: the option {SERVICE_URL!r} is required: call set_service_url('pulsar://host:6650')."
+            )
+        if not settings.topics:
+            raise ConfigurationError(
+                f"{NAME}: there is no topic to write to: call set_topics('...')."
+            )
+        if settings.schema is None:
+            raise ConfigurationError(
+                f"{NAME}: a serializer is required: call set_serialization_schema(SimpleStringSchema()), or with another "
+                "SerializationSchema."
+            )
+        guarantee = options.get(GUARANTEE, DeliveryGuarantee.NONE.name)
+        if guarantee not in DeliveryGuarantee.__members__:
+            raise ConfigurationError(
+                f"{NAME}: the option {GUARANTEE!r} must be one of "
+                f"{', '.join(DeliveryGuarantee.__members__)}, got {guarantee!r}."
+            )
+        if flag_of(options, CHUNKING, default=False) and (
+            self.is_exactly_once or flag_of(options, BATCHING, default=True)
+        ):
+            raise ConfigurationError(
+                f"{NAME}: {CHUNKING!r} needs {BATCHING!r}: 'false', and cannot be used with "
+                "EXACTLY_ONCE, whose messages are sent in batches."
+            )
+        if int_of(options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT) < 1:
+            raise ConfigurationError(
+                f"{NAME}: the option {BATCHING_MESSAGES!r} must be at least 1, got "
+                f"{options[BATCHING_MESSAGES]!r}."
+            )
+        int_of(options, REFRESH_INTERVAL_MS, REFRESH_INTERVAL_DEFAULT_MS)
+        parameters_of(options, NAME)
+        for table in (CLIENT, PRODUCER):
+            arguments_of(options, table)
 
 
 class PulsarSinkBuilder(PulsarBuilder):
@@ -647,42 +675,3 @@ class _PulsarStagingWriter(StagingMessageWriter):
 
     def close(self) -> None:
         close_client(self._client, import_pulsar(self._maker.where))
-
-
-def _checked(settings: PulsarSinkSettings) -> PulsarSinkSettings:
-    """The settings, if they are complete. Raises: ConfigurationError."""
-    options = settings.options
-    if not options.get(SERVICE_URL):
-        raise ConfigurationError(
-            f"{NAME}: the option {SERVICE_URL!r} is required: call set_service_url('pulsar://host:6650')."
-        )
-    if not settings.topics:
-        raise ConfigurationError(f"{NAME}: there is no topic to write to: call set_topics('...').")
-    if settings.schema is None:
-        raise ConfigurationError(
-            f"{NAME}: a serializer is required: call set_serialization_schema(SimpleStringSchema()), or with another "
-            "SerializationSchema."
-        )
-    guarantee = options.get(GUARANTEE, DeliveryGuarantee.NONE.name)
-    if guarantee not in DeliveryGuarantee.__members__:
-        raise ConfigurationError(
-            f"{NAME}: the option {GUARANTEE!r} must be one of "
-            f"{', '.join(DeliveryGuarantee.__members__)}, got {guarantee!r}."
-        )
-    if flag_of(options, CHUNKING, default=False) and (
-        settings.is_exactly_once or flag_of(options, BATCHING, default=True)
-    ):
-        raise ConfigurationError(
-            f"{NAME}: {CHUNKING!r} needs {BATCHING!r}: 'false', and cannot be used with "
-            "EXACTLY_ONCE, whose messages are sent in batches."
-        )
-    if int_of(options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT) < 1:
-        raise ConfigurationError(
-            f"{NAME}: the option {BATCHING_MESSAGES!r} must be at least 1, got "
-            f"{options[BATCHING_MESSAGES]!r}."
-        )
-    int_of(options, REFRESH_INTERVAL_MS, REFRESH_INTERVAL_DEFAULT_MS)
-    parameters_of(options, NAME)
-    for table in (CLIENT, PRODUCER):
-        arguments_of(options, table)
-    return settings

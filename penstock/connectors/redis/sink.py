@@ -145,10 +145,6 @@ class RedisStreamSink(PieceSink):
 
     name = _NAME
 
-    def __init__(self, settings: _Settings) -> None:
-        """Use the builder."""
-        self._settings = settings
-
     def __repr__(self) -> str:
         return f"{_NAME}({self._settings}, {self._settings.stream})"
 
