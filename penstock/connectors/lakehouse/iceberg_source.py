@@ -26,7 +26,7 @@ from penstock.connectors.api.base import (
     RefusedForGood,
 )
 from penstock.connectors.api.builder import SettingsBuilder, checked_ms
-from penstock.connectors.lakehouse.iceberg_files import values_of
+from penstock.connectors.lakehouse.iceberg_files import data_file_of, values_of
 from penstock.connectors.lakehouse.iceberg_tables import (
     TableName,
     arrow_schema_of,
@@ -204,19 +204,6 @@ def plain_file(file: DataFile) -> dict[str, Any]:
     return plain
 
 
-def _file_of(plain: Mapping[str, Any]) -> DataFile:
-    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-    from pyiceberg.typedef import Record
-
-    known = {name: value for name, value in plain.items() if name != "spec_id"}
-    known["content"] = DataFileContent(plain["content"])
-    known["file_format"] = FileFormat(plain["file_format"])
-    known["partition"] = Record(*plain["partition"])
-    made = DataFile.from_args(**known)
-    made.spec_id = plain["spec_id"]
-    return made
-
-
 class FileRows:
     """Reads rows of a table's files, with the columns of `projected` and their ids, as a newer table may have them otherwise."""
 
@@ -232,8 +219,8 @@ class FileRows:
         from pyiceberg.io.pyarrow import _read_all_delete_files
         from pyiceberg.table import FileScanTask
 
-        deletes = {_file_of(one) for one in split.deletes}
-        task = FileScanTask(_file_of(split.file), deletes)
+        deletes = {data_file_of(one) for one in split.deletes}
+        task = FileScanTask(data_file_of(split.file), deletes)
         deleted = _read_all_delete_files(self._io, [task])
         # `to_record_batches`, the public one, would hold the whole file.
         scan = self._scan
