@@ -17,8 +17,8 @@ from penstock.common.serialization import DeserializationSchema, SerializationSc
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.texts.bounded_text import bounded_repr
-from penstock.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
-from penstock.formats.avro_values import Convert, from_avro, to_avro, type_info_of
+from penstock.formats.avro import AvroEncoder, AvroSchema, GenericRecordAvroTypeInfo
+from penstock.formats.avro_values import from_avro, type_info_of
 from penstock.formats.registry.client import (
     MOST_SCHEMAS,
     RegisteredSchema,
@@ -164,7 +164,11 @@ class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
         self._schema = schema
         self._registry = registry
         self._prefix: bytes | None = None
-        self._convert: Convert | None = None
+        self._encoder = AvroEncoder(
+            schema,
+            f"a record does not have the schema of the subject {self._subject!r}",
+            f"The schema is {bounded_repr(str(schema), 500)}. ",
+        )
 
     @classmethod
     def for_generic(
@@ -194,28 +198,18 @@ class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
             ValueError: the record does not have the schema.
             ExternalError: the registry does not answer, or refuses.
         """
-        schema = self._schema.parsed()
-        if self._prefix is None or self._convert is None:
-            registered = RegisteredSchema(str(self._schema))
+        if self._prefix is None:
+            client = RegistryClient(self._registry)
             self._prefix = prefix_of(
-                RegistryClient(self._registry).id_under(self._subject, registered)
+                client.id_under(self._subject, RegisteredSchema(str(self._schema)))
             )
-            self._convert = to_avro(schema)
         made = io.BytesIO()
         made.write(self._prefix)
-        try:
-            write = extra("fastavro", "avro", "Avro").schemaless_writer
-            write(made, self._schema.with_values(), self._convert(value))
-        except Exception as error:  # fastavro raises many kinds of errors for bad values
-            raise ValueError(
-                f"a record does not have the schema of the subject {self._subject!r}: "
-                f"{type(error).__name__}: {error}. The schema is "
-                f"{bounded_repr(str(self._schema), 500)}. Record: {bounded_repr(value, 200)}"
-            ) from error
+        self._encoder.write(made, value)
         return made.getvalue()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_prefix": None, "_convert": None}
+        return {**self.__dict__, "_prefix": None}
 
 
 def _type_of(schema: AvroSchema, *, makes_rows: bool) -> TypeInformation:

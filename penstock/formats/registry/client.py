@@ -40,10 +40,6 @@ PREFIX_BYTES: Final = 5
 _HEAD: Final = 40
 
 
-def framed(schema_id: int, data: bytes) -> bytes:
-    return prefix_of(schema_id) + data
-
-
 def prefix_of(schema_id: int) -> bytes:
     return MAGIC + schema_id.to_bytes(4, "big")
 
