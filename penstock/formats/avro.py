@@ -357,7 +357,7 @@ class AvroEncoder:
     """Writes records of a schema one after the other, without the schema. `refusal`: begins errors."""
 
     def __init__(self, schema: AvroSchema, refusal: str, advice: str = "") -> None:
-        """`advice`: stands behind an error, before the record."""
+        """`advice`: follows the error, before the record."""
         self._schema = schema
         self._refusal = refusal
         self._advice = advice

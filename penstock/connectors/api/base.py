@@ -427,7 +427,6 @@ __all__ = [
     "Poller",
     "PollingSource",
     "QueueEnumerator",
-    "QueuePoller",
     "ReaderContext",
     "ReaderStatus",
     "RefusedForGood",

@@ -112,7 +112,7 @@ class ChangeStream(ABC):
 
     @abstractmethod
     def _fill(self, changes: list[Change]) -> None:
-        """Add changes, and move the position behind them."""
+        """Add changes, and move the position after them."""
 
     def acknowledge(self, position: Any) -> None:
         """Note that what lies before this position is never asked for again."""
@@ -152,7 +152,7 @@ class ReaderSide:
         return self._source.range_reader(self._reading).rows(split, shape)
 
     def changes(self, split: StreamSplit) -> ChangeStream:
-        """Return the changes behind the split's position."""
+        """Return the changes after the split's position."""
         reader = self._source.change_reader(self._reading, split.pieces)
         return self._source.change_stream(self._reading, reader, split.position)
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from penstock.engine.model.errors import ConfigurationError, ExternalError
-
-if TYPE_CHECKING:
-    from penstock.connectors.kafka.client import KafkaCluster
 
 # ---------------------------------------------------------------------- splits
 # Partitions of topics as splits of a source. Plain data.
@@ -56,6 +53,16 @@ class KafkaSplit:
 
 
 Offsets: TypeAlias = "dict[KafkaTopicPartition, int]"
+
+
+class Lookup(Protocol):
+    """The questions that the rules ask a cluster; `client.KafkaCluster` answers them."""
+
+    def earliest(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets: ...
+    def latest(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets: ...
+    def at_time(self, partitions: Sequence[KafkaTopicPartition], timestamp_ms: int) -> Offsets: ...
+    def committed(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets:
+        """The committed offsets; partitions without one are missing."""
 
 
 class KafkaOffsetResetStrategy(Enum):
@@ -147,7 +154,7 @@ class KafkaOffsetsInitializer:
         """Librdkafka's word for what a reader does when its offset no longer exists."""
         return _RESET_PROPERTY[self.reset]
 
-    def look_up(self, partitions: Sequence[KafkaTopicPartition], lookup: KafkaCluster) -> Offsets:
+    def look_up(self, partitions: Sequence[KafkaTopicPartition], lookup: Lookup) -> Offsets:
         """Return the offset of each partition.
 
         Raises:
@@ -169,7 +176,7 @@ class KafkaOffsetsInitializer:
         found.update(lookup.committed(unknown))
         return found | self._reset([one for one in partitions if one not in found], lookup)
 
-    def _reset(self, partitions: Sequence[KafkaTopicPartition], lookup: KafkaCluster) -> Offsets:
+    def _reset(self, partitions: Sequence[KafkaTopicPartition], lookup: Lookup) -> Offsets:
         if not partitions:
             return {}
         match self.reset:

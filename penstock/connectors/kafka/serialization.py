@@ -156,7 +156,8 @@ class KafkaRecordSerializationSchemaBuilder:
     def _set(self, setter: str, part: str, value: object) -> Self:
         if part in self._parts:
             raise ConfigurationError(
-                f"{setter}: the {part.replace('_', ' ')} is set already: {self._parts[part]!r}. Set it once."
+                f"{setter}: the {part.replace('_', ' ')} is set already: "
+                f"{self._parts[part]!r}. Set it once."
             )
         self._parts[part] = value
         return self
@@ -164,8 +165,8 @@ class KafkaRecordSerializationSchemaBuilder:
 
 _REQUIRED: Final = {
     "topic": "no topic is set: call set_topic('name') or set_topic_selector(function)",
-    "value_schema": "no serializer of values is set: call set_value_serialization_schema(SimpleStringSchema()), or with "
-    "another SerializationSchema",
+    "value_schema": "no serializer of values is set: call "
+    "set_value_serialization_schema(SimpleStringSchema()), or with another SerializationSchema",
 }
 
 

@@ -79,8 +79,8 @@ class KafkaSinkSettings:
         """The most bytes of a record, and what to do about it."""
         max_bytes = int_of(client_properties(self.properties, NAME), MAX_BYTES, MAX_RECORD_BYTES)
         return max_bytes, (
-            f"Kafka's client sends at most {max_bytes}. Set the property {MAX_BYTES!r} higher, here "
-            "and at the brokers, or make the records smaller"
+            f"Kafka's client sends at most {max_bytes}. Set the property {MAX_BYTES!r} higher, "
+            "here and at the brokers, or make the records smaller"
         )
 
 
@@ -137,8 +137,9 @@ class KafkaSink(StagingSink):
             )
         if self.is_exactly_once and settings.transactional_id_prefix is None:
             raise ConfigurationError(
-                f"{NAME}: EXACTLY_ONCE needs a prefix of transactional ids, a different one for each "
-                "sink that writes to the same cluster: call set_transactional_id_prefix('...')."
+                f"{NAME}: EXACTLY_ONCE needs a prefix of transactional ids, a different one for "
+                "each sink that writes to the same cluster: call "
+                "set_transactional_id_prefix('...')."
             )
         if TRANSACTIONAL_ID in settings.properties:
             raise ConfigurationError(

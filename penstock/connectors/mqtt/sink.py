@@ -169,7 +169,8 @@ class MqttWriter(RowsWriter):
                 raise self._error
             if self._most_bytes is None:
                 raise ExternalError(
-                    f"{self._where}: {self._settings} has not answered for {PATIENCE_S:.0f} s. {HELP}"
+                    f"{self._where}: {self._settings} has not answered for {PATIENCE_S:.0f} s. "
+                    + HELP
                 )
             return self._most_bytes
 
@@ -200,8 +201,8 @@ class MqttWriter(RowsWriter):
                 seen = self._confirmed
                 if not self._changed.wait_for(partial(self._has_news, seen), PATIENCE_S):
                     self._error = ExternalError(
-                        f"{self._where}: {self._settings} has confirmed none of {left} messages for "
-                        f"{PATIENCE_S:.0f} s. {HELP}"
+                        f"{self._where}: {self._settings} has confirmed none of {left} messages "
+                        f"for {PATIENCE_S:.0f} s. {HELP}"
                     )
             if self._error is not None:
                 self.sent.errors += self._published - self._confirmed

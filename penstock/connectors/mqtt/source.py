@@ -268,8 +268,9 @@ class _MqttPoller(QueuePoller):
             client.disconnect()  # or both would take the session from each other for ever
             self._fail(
                 ExternalError(
-                    f"{self._where}: another client with this id has connected to {self._settings}. "
-                    "If it is no new attempt of this job, give one of them another set_client_id."
+                    f"{self._where}: another client with this id has connected to "
+                    f"{self._settings}. If it is no new attempt of this job, give one of them "
+                    "another set_client_id."
                 )
             )
 

@@ -151,16 +151,22 @@ _OF_JAVA: Final = frozenset({
 """Options that tune Java's client, or have nothing to apply to: a source redelivers nothing, a sink has no keys."""
 
 _INSTEAD: Final = {
-    "pulsar.client.useKeyStoreTls": "pulsar.client.tlsTrustCertsFilePath, a file of PEM certificates",
-    "pulsar.client.tlsTrustStorePath": "pulsar.client.tlsTrustCertsFilePath, a file of PEM certificates",
-    "pulsar.client.tlsTrustStoreType": "pulsar.client.tlsTrustCertsFilePath, a file of PEM certificates",
+    **dict.fromkeys(
+        (
+            "pulsar.client.useKeyStoreTls",
+            "pulsar.client.tlsTrustStorePath",
+            "pulsar.client.tlsTrustStoreType",
+        ),
+        "pulsar.client.tlsTrustCertsFilePath, a file of PEM certificates",
+    ),
     "pulsar.client.tlsTrustStorePassword": "pulsar.client.tlsTrustCertsFilePath, which needs no password",
     "pulsar.client.proxyServiceUrl": "pulsar.client.serviceUrl, with the address of the proxy",
     "pulsar.consumer.subscriptionMode": "nothing: a subscription is durable here",
     "pulsar.consumer.subscriptionType": "nothing: a subscription is exclusive here",
-    "pulsar.consumer.deadLetterPolicy.maxRedeliverCount": "nothing: no message is redelivered or given up here",
-    "pulsar.consumer.deadLetterPolicy.deadLetterTopic": "nothing: no message is redelivered or given up here",
-    "pulsar.consumer.deadLetterPolicy.retryLetterTopic": "nothing: no message is redelivered or given up here",
+    **{
+        f"pulsar.consumer.deadLetterPolicy.{one}": "nothing: no message is redelivered or given up here"
+        for one in ("maxRedeliverCount", "deadLetterTopic", "retryLetterTopic")
+    },
     "pulsar.source.enableSchemaEvolution": "nothing: schemas are those of set_deserialization_schema",
     "pulsar.sink.enableSchemaEvolution": "nothing: schemas are those of set_serialization_schema",
     "pulsar.sink.validateSinkMessageBytes": "nothing: messages are bytes here",
@@ -268,8 +274,9 @@ def method_of(options: Options, where: str) -> str | None:
     method = _METHODS.get(plugin.rpartition(".")[2])
     if method is None:
         raise ConfigurationError(
-            f"{where}: the authentication {plugin!r} is a class of Java's client. The Python client has AuthenticationToken, "
-            "AuthenticationTls, AuthenticationBasic and AuthenticationOAuth2."
+            f"{where}: the authentication {plugin!r} is a class of Java's client. The Python "
+            "client has AuthenticationToken, AuthenticationTls, AuthenticationBasic and "
+            "AuthenticationOAuth2."
         )
     return method
 
@@ -334,8 +341,8 @@ def handshake(options: Options, where: str, context: ssl.SSLContext | None) -> t
             return TLS, b""
         case "oauth2":
             raise ConfigurationError(
-                f"{where}: the topics of a namespace cannot be listed with an authentication by oauth2. Name the topics: "
-                "set_topics(['...'])."
+                f"{where}: the topics of a namespace cannot be listed with an authentication by "
+                "oauth2. Name the topics: set_topics(['...'])."
             )
         case _:
             return "none", b""

@@ -247,7 +247,8 @@ class LookupTable(SqlAccess):
                 yield
             except self._sa.exc.NoSuchTableError as error:
                 raise RefusedForGood(
-                    f"{self.where}: there is no table {str(self.target)!r} in {self.shown_url} any more"
+                    f"{self.where}: there is no table {str(self.target)!r} in {self.shown_url} "
+                    "any more"
                 ) from error
 
 
