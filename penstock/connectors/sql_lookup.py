@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, Protocol, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from penstock.common.time import Duration
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
@@ -48,20 +48,13 @@ Rows: TypeAlias = Sequence[Any]
 Read: TypeAlias = Callable[[Sequence[Hashable]], Mapping[Hashable, Rows]]
 
 
-class LoadObserver(Protocol):
-    """Hears of calls, on the loop's thread."""
-
-    def on_loaded(self, found: Mapping[Hashable, Rows], load_ms: int) -> None: ...
-    def on_failed(self) -> None: ...
-
-
 class BatchLoader:
     """All methods but `close` are called on one event loop."""
 
     def __init__(
         self,
         read: Read,
-        observer: LoadObserver,
+        observer: SqlLookupFunction,
         may_retry: Callable[[BaseException], bool],
         *,
         most_keys: int,

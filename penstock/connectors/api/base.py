@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from penstock.engine.model.errors import RefusedForGood
 from penstock.engine.model.metrics import Measured, MetricType
@@ -44,6 +44,7 @@ from penstock.engine.runtime.sources.reader_base import QueueEnumerator, SourceR
 
 
 _NOTHING: Final[Mapping[Any, Any]] = {}
+Kept = TypeVar("Kept")
 
 
 class CommittingSplitReader(SplitReader):
@@ -72,6 +73,13 @@ class CommittingSplitReader(SplitReader):
 
         A failure does no harm: the job restarts from its checkpoints, not from these positions.
         """
+
+
+def taken_up_to(kept: dict[int, Kept], checkpoint_id: int) -> Kept | None:
+    """Takes what is kept for checkpoints up to this one. Returns that of the latest; None: there is none."""
+    done = sorted(one for one in kept if one <= checkpoint_id)
+    found = [kept.pop(one) for one in done]
+    return found[-1] if found else None
 
 
 class CommittingReader(SourceReaderBase):
@@ -107,10 +115,7 @@ class CommittingReader(SourceReaderBase):
             self._to_commit[checkpoint_id] = dict(self._positions)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        done = [one for one in self._to_commit if one <= checkpoint_id]
-        positions = self._to_commit[max(done)] if done else {}
-        for one in done:
-            del self._to_commit[one]
+        positions = taken_up_to(self._to_commit, checkpoint_id)
         if positions and self._split_reader is not None:
             self._split_reader.to_commit = positions
             self.run_on_fetcher(self._split_reader.commit)

@@ -26,6 +26,7 @@ from penstock.connectors.api.base import (
     SourceReader,
     SplitBatch,
     SplitEnumerator,
+    taken_up_to,
 )
 from penstock.connectors.cdc.options import CdcSettings, ChangelogMode
 from penstock.connectors.cdc.records import (
@@ -437,11 +438,8 @@ class CdcReader(CommittingReader):
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         super().notify_checkpoint_complete(checkpoint_id)
-        done = [one for one in self._to_tell if one <= checkpoint_id]
-        found = self._to_tell[max(done)] if done else ()
-        for one in done:
-            del self._to_tell[one]
-        self._tell(found)
+        found = taken_up_to(self._to_tell, checkpoint_id)
+        self._tell(found or ())
 
     def _tell(self, split_ids: Sequence[str]) -> None:
         found = tuple(told_range(self._finished[one]) for one in split_ids if one in self._finished)

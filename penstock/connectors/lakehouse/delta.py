@@ -72,7 +72,7 @@ class TableFolder:
         self.path = path.rstrip("/")
         self._address = Address.of(path) if is_remote(path) else None
 
-    def create(self, path: str) -> Any:
+    def begin(self, path: str) -> Any:
         """Open a new file below the folder for writing. Other programs see it when it is closed, or `finished`."""
         if self._address is None:
             whole = Path(self.path, f"{path}{_OPEN}")
@@ -119,17 +119,17 @@ class TableFolder:
                 found.unlink(missing_ok=True)
 
 
-class DeltaFiles:
+class DeltaFiles(TableFolder):
     """The files of a Delta table: in the folder of their partition, without its columns. See `TableFiles`."""
 
     def __init__(self, path: str, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        super().__init__(path)
         self.table = path
         self.schema = schema
         self.in_files = pa.schema([one for one in schema if one.name not in partition_by])
         self.columns: Sequence[str] = self.in_files.names
         self.most_bytes: int | None = None
         self.options: Mapping[str, Any] = {"compression": "snappy"}
-        self._folder = TableFolder(path)
         self._partition_by = list(partition_by)
 
     def keys(self, data: pa.RecordBatch) -> Sequence[pa.Array]:
@@ -141,16 +141,7 @@ class DeltaFiles:
             for column, value in self._partition(values).items()
         )
         path = f"{folders}{name}"
-        return path, self._folder.create(path)
-
-    def finish(self, path: str, file: Any) -> None:
-        self._folder.finish(path, file)
-
-    def discard(self, path: str, file: Any) -> None:
-        self._folder.discard(path, file)
-
-    def remove(self, path: str) -> None:
-        self._folder.remove(path)
+        return path, self.begin(path)
 
     def described(self, path: str, size: int, values: PartitionValues, footer: Any) -> object:
         partition = self._partition(values)
