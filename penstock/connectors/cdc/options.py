@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, Self
 
@@ -76,16 +76,9 @@ class StartupOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLimits:
-    """About how many rows of a table one reader takes at once, and how long the server may take for one answer."""
-
-    chunk_rows: int = CHUNK_ROWS
-    timeout_s: float = QUERY_TIMEOUT_S
-
-
-@dataclass(frozen=True, slots=True)
 class CdcSettings:
-    """What the builder collected. `parameters`: more of the database's client, such as sslmode. `database`: PostgreSQL's."""
+    """What the builder collected. `chunk_rows`: about how many rows of a table one reader takes at once. `timeout_s`: how long the server
+    may take for one answer. `parameters`: more of the database's client, such as sslmode. `database`: PostgreSQL's."""
 
     host: str = ""
     port: int = 0
@@ -97,7 +90,8 @@ class CdcSettings:
     mode: ChangelogMode = ChangelogMode.ALL
     metadata: tuple[str, ...] = ()
     form: str = ROWS
-    limits: ReadLimits = field(default_factory=ReadLimits)
+    chunk_rows: int = CHUNK_ROWS
+    timeout_s: float = QUERY_TIMEOUT_S
     ignores_truncate: bool = False
     parameters: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -173,15 +167,11 @@ class CdcBuilder(SettingsBuilder):
         A query that sorts a large table gives no answer before it is done. Not in Flink CDC.
         """
         timeout_s = checked_timeout(self._call("timeout"), timeout)
-        return self._with(limits=replace(self._settings.limits, timeout_s=timeout_s))
+        return self._with(timeout_s=timeout_s)
 
     def split_size(self, rows: int) -> Self:
         """Set about how many rows of a table one reader takes at once; 8,096 by default."""
-        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-            raise ConfigurationError(
-                f"{self._call('split_size')}: expected 1 or more rows, got {rows!r}."
-            )
-        return self._with(limits=replace(self._settings.limits, chunk_rows=rows))
+        return self._with_number("split_size", 1, chunk_rows=rows)
 
     def ignore_truncate(self, *, ignores: bool = True) -> Self:
         """Go on behind a TRUNCATE. By default it ends the job: a changelog has no record for it."""

@@ -575,7 +575,7 @@ class CdcSource(Source):
             return self.driver_side(self._settings, self._reflected().shapes, self._on_driver)
 
         return CdcEnumerator(
-            context, settings.tables, open_database, settings.limits.chunk_rows, self.view
+            context, settings.tables, open_database, settings.chunk_rows, self.view
         )
 
     def create_reader(self, context: ReaderContext) -> SourceReader:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeAlias
 
@@ -15,9 +15,13 @@ from penstock.common.serialization import SerializationSchema
 from penstock.connectors.api.base import DeliveryGuarantee
 from penstock.connectors.api.builder import MISSING
 from penstock.connectors.api.sending import Outlet, PieceSink, bodies_of, pieces_of
-from penstock.connectors.clients.http import HttpClient, HttpLimits, HttpRequest, checked_url
-from penstock.connectors.clients.tls import TlsFiles
-from penstock.connectors.http.builder import HttpBuilder, checked_header, is_header_value
+from penstock.connectors.clients.http import HttpClient, HttpRequest, checked_url
+from penstock.connectors.http.builder import (
+    HttpBuilder,
+    HttpSettings,
+    checked_header,
+    is_header_value,
+)
 from penstock.engine.model.errors import ConfigurationError
 
 _NAME: Final = "HttpSink"
@@ -30,13 +34,10 @@ _FORMS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
+class _Settings(HttpSettings):
     url: str = field(default="", repr=False)
     schema: SerializationSchema = MISSING
     method: str = "POST"
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    limits: HttpLimits = field(default_factory=HttpLimits)
-    tls: TlsFiles | None = None
     form: str = "json-array"
     most_records: int = 500
     most_bytes: int = 1 << 20
@@ -184,7 +185,7 @@ class _RequestOutlet(Outlet[_Keyed]):
         return pieces_of(converted, lambda one: len(one[1]) + 1, most, settings.most_bytes + 1)
 
     def open(self) -> None:
-        self._client = HttpClient(self._where, self._settings.limits, self._settings.tls)
+        self._client = HttpClient(self._where, self._settings, self._settings.tls)
 
     def send(self, piece: Sequence[_Keyed]) -> int:
         body = self._body(piece)

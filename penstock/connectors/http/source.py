@@ -10,7 +10,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlencode, urlsplit
@@ -23,13 +23,11 @@ from penstock.connectors.api.builder import checked_ms
 from penstock.connectors.api.messaging.records import NO_RECORDS, batch_of
 from penstock.connectors.clients.http import (
     HttpClient,
-    HttpLimits,
     HttpRequest,
     HttpResponse,
     checked_url,
 )
-from penstock.connectors.clients.tls import TlsFiles
-from penstock.connectors.http.builder import HttpBuilder
+from penstock.connectors.http.builder import HttpBuilder, HttpSettings
 from penstock.engine.model.errors import ConfigurationError, UserCodeError
 from penstock.engine.model.texts.bounded_text import bounded_repr
 
@@ -171,14 +169,11 @@ class _UrlRequests:
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
+class _Settings(HttpSettings):
     request: Callable[[Any], HttpRequest] | None = None
     page: Callable[[HttpResponse], HttpPage] | None = None
     schema: DeserializationSchema | None = None
     produced_type: TypeInformation | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    limits: HttpLimits = field(default_factory=HttpLimits)
-    tls: TlsFiles | None = None
     cursor: Any = None
     interval_s: float = 60.0
     is_bounded: bool = False
@@ -278,7 +273,7 @@ class _HttpPoller(QueuePoller):
     def __init__(self, settings: _Settings) -> None:
         super().__init__()
         self._settings = settings
-        self._client = HttpClient(_NAME, settings.limits, settings.tls)
+        self._client = HttpClient(_NAME, settings, settings.tls)
         self._is_json = isinstance(settings.page, _JsonPages)
         self._is_asking = self._is_over = self._is_closed = False
         self._rows: Sequence[Any] = ()

@@ -15,7 +15,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -89,9 +89,6 @@ class ListenSettings:
         scheme = "http" if self.tls is None else "https"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{self.port}{self.path}"
-
-    def changed(self, **changes: Any) -> ListenSettings:
-        return replace(self, **changes)
 
     def has_token(self, authorization: str) -> bool:
         """Whether this header has the token that is asked for."""

@@ -49,7 +49,7 @@ def arguments(
     """What `pymysql.connect` takes. `is_look`: it gives up soon. `is_slow`: for queries that may sort a whole table, or
     wait for a lock: nothing comes before they are done.
     """
-    quick_s = min(READ_S, settings.limits.timeout_s)
+    quick_s = min(READ_S, settings.timeout_s)
     return {
         "host": settings.host,
         "port": settings.port,
@@ -58,7 +58,7 @@ def arguments(
         "charset": "utf8mb4",
         "autocommit": True,
         "connect_timeout": LOOK_S if is_look else CONNECT_S,
-        "read_timeout": settings.limits.timeout_s if is_slow else quick_s,
+        "read_timeout": settings.timeout_s if is_slow else quick_s,
         "write_timeout": quick_s,
         **settings.parameters,
     }
@@ -108,7 +108,7 @@ def failure(settings: MySqlSettings, where: str, does: str, error: BaseException
     what = f" {does}" if does else ""
     text = f"{where}: the server {settings}{what} fails: {told(error)}."
     if _TIMED_OUT in str(error):
-        long_s = settings.limits.timeout_s
+        long_s = settings.timeout_s
         text += (
             f" It has {min(READ_S, long_s):g} s for one answer, and {long_s:g} s where a table is "
             "read: timeout(...) of the builder allows more."

@@ -74,14 +74,14 @@ def connect(
 
 def asked(settings: PostgresSettings, where: str, does: str, call: Callable[[], T]) -> T:
     """What the call returns, which asks the server. Raises: NoAnswer: psycopg has no timeout for reading."""
-    return within(settings.limits.timeout_s, call, _unanswered(settings, where, does), _MORE)
+    return within(settings.timeout_s, call, _unanswered(settings, where, does), _MORE)
 
 
 def each_asked(
     settings: PostgresSettings, where: str, does: str, values: Generator[T]
 ) -> Generator[T]:
     """What the generator yields, of which each value is asked for as `asked` does."""
-    return each_within(settings.limits.timeout_s, values, _unanswered(settings, where, does), _MORE)
+    return each_within(settings.timeout_s, values, _unanswered(settings, where, does), _MORE)
 
 
 def _unanswered(settings: PostgresSettings, where: str, does: str) -> str:

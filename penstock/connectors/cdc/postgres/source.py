@@ -310,7 +310,7 @@ class ReplicationStream(ChangeStream):
 
     def _check_heard(self) -> None:
         """A server that lives replies to each status. Raises: psycopg's error: it has been silent for too long."""
-        limit_s = self._settings.limits.timeout_s
+        limit_s = self._settings.timeout_s
         if time.monotonic() > self._heard_s + limit_s:
             raise self._psycopg.OperationalError(f"no answer within {limit_s:g} s")
 
