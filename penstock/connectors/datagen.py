@@ -31,6 +31,7 @@ from penstock.connectors.api.base import (
     SplitFinished,
 )
 from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.setting_checks import check_whole
 from penstock.engine.runtime.codecs.convert import coerce_collection
 from penstock.engine.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.engine.runtime.records.output_copies import own_copies, take
@@ -216,8 +217,7 @@ class _GeneratedSource(Source):
             raise ConfigurationError(f"count must be 0 or more, or None for no end; got {count}.")
         if rate_per_second is not None and rate_per_second <= 0:
             raise ConfigurationError(f"rate_per_second must be above 0, got {rate_per_second}.")
-        if batch_size < 1:
-            raise ConfigurationError(f"batch_size must be 1 or more, got {batch_size}.")
+        check_whole("batch_size", batch_size, 1)
         self._count = count
         self._rate_per_second = rate_per_second
         self._batch_size = batch_size

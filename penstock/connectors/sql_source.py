@@ -157,11 +157,9 @@ class SqlSource(Source):
                 order: more columns that make the order of rows unique, if `column` alone does not.
                     By default all columns of the row type.
             """
-            if splits < 1:
-                raise ConfigurationError(
-                    f"set_partition_column: splits is 1 or more, got {splits}."
-                )
-            return self._with(column=column, splits=splits, order=tuple(order))
+            return self._with_number(
+                "set_partition_column", 1, splits=splits, column=column, order=tuple(order)
+            )
 
         def set_fetch_size(self, rows: int) -> Self:
             """Set how many rows are fetched at once and make a batch; 1,000 by default.

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.engine.model.errors import ConfigurationError, UserCodeError
+from penstock.engine.model.setting_checks import check_whole
 from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to, is_columnar
 from penstock.engine.runtime.codecs.time_columns import epoch_ms, nanos_as_micros
 from penstock.engine.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
@@ -49,10 +50,7 @@ class ParquetFormat(BulkFormat):
         timestamps: str | None = None,
         type_info: TypeInformation | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise ConfigurationError(
-                f"ParquetFormat: batch_size must be 1 or more, got {batch_size}."
-            )
+        check_whole("ParquetFormat: batch_size", batch_size, 1)
         if columns is None and isinstance(type_info, RowTypeInfo):
             columns = type_info.get_field_names()
         self._columns = None if columns is None else list(columns)

@@ -144,11 +144,11 @@ class DeltaSource(TableSource[_Settings]):
 
         def version_as_of(self, version: int) -> Self:
             """Set the version that a bounded source reads."""
-            return self._with(version=_version("version_as_of", version))
+            return self._with_number("version_as_of", 0, version=version)
 
         def starting_version(self, version: int) -> Self:
             """Have a continuous source read the changes of this version and later ones, without a snapshot."""
-            return self._with(starting=_version("starting_version", version))
+            return self._with_number("starting_version", 0, starting=version)
 
         def update_check_interval(self, interval: Duration) -> Self:
             """Set how often a continuous source looks for new versions; 10 s by default."""
@@ -186,14 +186,6 @@ class DeltaSource(TableSource[_Settings]):
 
     def create_reader(self, context: ReaderContext) -> PolledSplitReader:
         return _Reader(context, self._settings.path, self._type)
-
-
-def _version(setter: str, version: int) -> int:
-    if version < 0:
-        raise ConfigurationError(
-            f"{setter}: expected a version of the table, 0 or more, got {version}."
-        )
-    return version
 
 
 def _type_of_rows(settings: _Settings) -> TypeInformation:

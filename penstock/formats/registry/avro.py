@@ -16,6 +16,7 @@ from penstock.common.extras import extra
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.setting_checks import check_whole
 from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.formats.avro import AvroEncoder, AvroSchema, GenericRecordAvroTypeInfo
 from penstock.formats.avro_values import from_avro, type_info_of
@@ -57,7 +58,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
         self._schema = schema
         self._registry = registry
         self._makes_rows = makes_rows
-        self._capacity = identity_map_capacity
+        self._capacity = check_whole("identity_map_capacity", identity_map_capacity, 1)
         self._type = _type_of(schema, makes_rows=makes_rows)
         self._decoders: Callable[[int], Decode] | None = None
         self._client: RegistryClient | None = None
@@ -83,7 +84,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
         return cls(
             schema,
             SchemaRegistry(url, registry_configs),
-            identity_map_capacity=_checked_capacity(identity_map_capacity),
+            identity_map_capacity=identity_map_capacity,
         )
 
     @classmethod
@@ -99,7 +100,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
             schema,
             SchemaRegistry(url, registry_configs),
             makes_rows=True,
-            identity_map_capacity=_checked_capacity(identity_map_capacity),
+            identity_map_capacity=identity_map_capacity,
         )
 
     @property
@@ -249,9 +250,3 @@ def _parsed(client: RegistryClient, schema: RegisteredSchema) -> Any:
             f"the writer's schema is no Avro schema: {type(error).__name__}: {error}. Got: "
             f"{schema.text[:200]!r}"
         ) from error
-
-
-def _checked_capacity(capacity: object) -> int:
-    if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
-        raise ConfigurationError(f"identity_map_capacity: expected 1 or more, got {capacity!r}.")
-    return capacity
