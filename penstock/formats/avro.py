@@ -15,7 +15,7 @@ import copy
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
@@ -44,7 +44,7 @@ from penstock.formats.avro_values import (
     type_info_of,
 )
 from penstock.formats.file_access import open_input, shown, size_of
-from penstock.formats.file_format import FileFormat, FileInputFormat, FilePiece
+from penstock.formats.file_format import FileFormat, FileInputFormat, FilePiece, RowsFileWriter
 from penstock.formats.text_lines import ROWS_PER_BATCH
 
 MAGIC: Final = b"Obj\x01"
@@ -549,7 +549,12 @@ class _AvroWriterFactory(BulkWriterFactory):
         self._encoder = AvroEncoder(schema, f"a record does not fit the Avro schema {schema}")
 
     def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
-        return _AvroWriter(file, self._schema, self.converted)
+        mark = os.urandom(SYNC_BYTES)
+        # Writes the header. A record that fails would leave its first fields in fastavro's block.
+        writer = extra("fastavro.write", "avro", "Avro").Writer
+        writer(file, self._schema.parsed(), sync_marker=mark)
+        blocks = BlockWriter(file, mark)
+        return RowsFileWriter(self.converted, lambda encoded: blocks.add(*encoded), blocks.flush)
 
     def converted(self, batch: Batch, value_type: Any = None) -> Encoded:
         assert isinstance(batch, RowBatch), "Avro files are written from rows"
@@ -557,23 +562,6 @@ class _AvroWriterFactory(BulkWriterFactory):
         for value in batch.values:
             self._encoder.write(made, value)
         return len(batch), made.getvalue()
-
-
-class _AvroWriter:
-    def __init__(
-        self, file: BinaryIO, schema: AvroSchema, converted: Callable[[Batch], Encoded]
-    ) -> None:
-        self._converted = converted
-        mark = os.urandom(SYNC_BYTES)
-        # Writes the header. A record that fails would leave its first fields in fastavro's block.
-        extra("fastavro.write", "avro", "Avro").Writer(file, schema.parsed(), sync_marker=mark)
-        self._blocks = BlockWriter(file, mark)
-
-    def write(self, batch: Batch | Encoded) -> None:
-        self._blocks.add(*(batch if isinstance(batch, tuple) else self._converted(batch)))
-
-    def finish(self) -> None:
-        self._blocks.flush()
 
 
 def _row_schema(

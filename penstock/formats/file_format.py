@@ -10,18 +10,18 @@ import glob
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from penstock.common.io import InputFormat
 from penstock.common.typeinfo import TypeInformation
 from penstock.engine.hosting.os.file_systems import check_answers
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood
-from penstock.engine.runtime.elements import Batch
+from penstock.engine.runtime.elements import Batch, RowBatch
 from penstock.formats.file_access import Address, RemoteFiles, is_remote, open_files, reached, shown
 
 # ---------------------------------------------------------------------- file listing
@@ -275,3 +275,20 @@ class FileInputFormat(InputFormat, ABC):
     @abstractmethod
     def file_format(self) -> FileFormat:
         """The format that reads the files."""
+
+
+class RowsFileWriter:
+    """Writes what a factory makes of rows. `convert`: the factory's. `put`: writes it. `finish`: writes what is left."""
+
+    def __init__(
+        self,
+        convert: Callable[[Batch], Any],
+        put: Callable[[Any], object],
+        finish: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._convert = convert
+        self._put = put
+        self.finish = finish
+
+    def write(self, batch: Any) -> None:
+        self._put(self._convert(batch) if isinstance(batch, RowBatch) else batch)
