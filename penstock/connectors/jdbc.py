@@ -263,18 +263,15 @@ class _StatementWriter(RowsWriter):
 
     def write_rows(self, rows: Sequence[dict[str, Any]]) -> None:
         """Writes the rows in one transaction. Without rows it only makes a connection. Raises: ExternalError."""
+        limit_s, call = self._timeout_s, partial(self._ask_to_write, rows)
         for left in range(self._options.max_retries, -1, -1):
             try:
-                self._try_to_write(rows)
+                answered(limit_s, call, self._failed, "with_connection_check_timeout_seconds")
                 break
             except ExternalError as error:
                 if not left or not is_transient(error):
                     raise
         self._written_s = monotonic()
-
-    def _try_to_write(self, rows: Sequence[dict[str, Any]]) -> None:
-        limit_s, call = self._timeout_s, partial(self._ask_to_write, rows)
-        answered(limit_s, call, self._failed, "with_connection_check_timeout_seconds")
 
     @property
     def _failed(self) -> str:

@@ -357,12 +357,11 @@ def _cut(low: Any, high: Any, splits: int, failure: Callable[[str], ExternalErro
         return [Range()]  # Nothing lies in the middle between a number and NaN.
     is_day = isinstance(low, dt.date) and not isinstance(low, dt.datetime)
     span: Any = (high - low).days if is_day else high - low
-    steps: list[Any] = [_part(span, number, splits) for number in range(1, splits)]
+    steps: list[Any] = [
+        span * number // splits if isinstance(span, int) else span * number / splits
+        for number in range(1, splits)
+    ]
     if is_day:
         steps = [dt.timedelta(days=one) for one in steps]
     bounds = list(dict.fromkeys(low + step for step in steps if low + step > low))
     return [Range(begin, end) for begin, end in zip([None, *bounds], [*bounds, None], strict=True)]
-
-
-def _part(span: Any, number: int, splits: int) -> Any:
-    return span * number // splits if isinstance(span, int) else span * number / splits

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
@@ -174,7 +175,7 @@ def _planned(scan: Any, snapshot_id: int, name: TableName) -> list[IcebergSplit]
                 IcebergSplit(
                     snapshot_id,
                     plain_file(one.file),
-                    tuple(sorted(map(plain_file, one.delete_files), key=_path_of)),
+                    tuple(sorted(map(plain_file, one.delete_files), key=itemgetter("file_path"))),
                 )
                 for one in scan.plan_files()
             ]
@@ -226,10 +227,6 @@ class FileRows:
         scan = self._scan
         read = scan._record_batches_from_scan_tasks_and_deletes  # noqa: SLF001
         yield from read([task], deleted)
-
-
-def _path_of(plain: Mapping[str, Any]) -> str:
-    return str(plain["file_path"])
 
 
 # ---------------------------------------------------------------------- iceberg source

@@ -343,6 +343,10 @@ class Chunk:
     stamps: list[int] = field(default_factory=list)
     size: int = 0
 
+    def records(self) -> ProducedRecords:
+        stamps = np.array(self.stamps, np.int64)
+        return ProducedRecords([self.topic] * len(self.values), None, self.values, stamps)
+
     def is_full_with(self, size: int) -> bool:
         is_large = self.size + size > CHUNK_BYTES
         return bool(self.values) and (is_large or len(self.values) >= CHUNK_MESSAGES)
@@ -388,7 +392,7 @@ class DeduplicatedLog:
             if chunk.topic not in opened:
                 self._open(chunk.topic, staging.producer)
                 opened.add(chunk.topic)
-            self._producers.send(_records(chunk), chunk.first)
+            self._producers.send(chunk.records(), chunk.first)
             self._producers.flush()
             if chunk.topic not in self._deduplicating:
                 self._look_for_deduplication(chunk.topic, staging.producer)
@@ -413,11 +417,6 @@ class DeduplicatedLog:
                 "have. Switch it on for its namespace (pulsar-admin namespaces set-deduplication "
                 "--enable) or for all (brokerDeduplicationEnabled=true), or use AT_LEAST_ONCE."
             )
-
-
-def _records(chunk: Chunk) -> ProducedRecords:
-    stamps = np.array(chunk.stamps, np.int64)
-    return ProducedRecords([chunk.topic] * len(chunk.values), None, chunk.values, stamps)
 
 
 class PulsarCommitter(StagingCommitter):

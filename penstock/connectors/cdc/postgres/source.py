@@ -218,7 +218,8 @@ class ReplicationStream(ChangeStream):
             self._connect()
         try:
             self._read(changes)
-            self._tell_in_time()
+            if time.monotonic() >= self._next_status_s:
+                self._tell(wants_reply=True)
             self._check_heard()
         except self._psycopg.Error as error:
             # What was read before it stays: the position is behind it already.
@@ -303,10 +304,6 @@ class ReplicationStream(ChangeStream):
         return error
 
     # ------------------------------------------------------------------ telling
-
-    def _tell_in_time(self) -> None:
-        if time.monotonic() >= self._next_status_s:
-            self._tell(wants_reply=True)
 
     def _check_heard(self) -> None:
         """A server that lives replies to each status. Raises: psycopg's error: it has been silent for too long."""
