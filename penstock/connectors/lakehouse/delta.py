@@ -303,14 +303,14 @@ class _DeltaWriter(TableWriter):
             )
         files = DeltaFiles(settings.path, schema_of_table(table), settings.partition_by)
         super().__init__(files, context, settings.row_type)
-        self._name = f"penstock-{uuid.uuid4().hex}"
+        self._transaction = f"penstock-{uuid.uuid4().hex}"
         self._number = 0
 
     def prepare_commit(self) -> Sequence[object]:
         prepared = []
         for whole in super().prepare_commit():
             self._number += 1
-            prepared.append((self._name, self._number, None, whole))
+            prepared.append((self._transaction, self._number, None, whole))
         return prepared
 
 

@@ -115,7 +115,7 @@ class DeltaSplit:
     partition: tuple[tuple[str, str | None], ...] = ()
 
 
-class DeltaSource(TableSource[_Settings]):
+class DeltaSource(TableSource):
     """Reads a Delta table as columns, a snapshot of it or also what is added later. Not in PyFlink.
 
     Build it: `DeltaSource.for_bounded_row_data("/data/orders").build()`. Its type is the table's.
@@ -208,7 +208,7 @@ def _table(settings: _Settings) -> Any:
     return found
 
 
-class _Enumerator(TableEnumerator[_Settings]):
+class _Enumerator(TableEnumerator):
     """Hands out the files of a snapshot, and of each version after it."""
 
     format_name = "delta"

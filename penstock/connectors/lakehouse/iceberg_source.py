@@ -268,7 +268,7 @@ class _Settings:
         return parse(self.row_filter) if isinstance(self.row_filter, str) else self.row_filter
 
 
-class IcebergSource(TableSource[_Settings]):
+class IcebergSource(TableSource):
     """Reads an Iceberg table as columns, a snapshot of it or also what is appended later. Not in PyFlink.
 
     Build it: `IcebergSource.for_bounded_row_data("shop.orders").with_catalog("main", {...}).build()`. Its type is the table's.
@@ -457,7 +457,7 @@ def _snapshot_of(table: Table, settings: _Settings) -> int | None:
     return snapshot.snapshot_id
 
 
-class _Enumerator(TableEnumerator[_Settings]):
+class _Enumerator(TableEnumerator):
     """Hands out the files of a snapshot, and of each append behind it."""
 
     format_name = "iceberg"

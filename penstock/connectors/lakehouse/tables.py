@@ -8,7 +8,7 @@ import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -92,7 +92,7 @@ class _OpenFile:
     footer: list[Any]
 
 
-class DataFileWriter:
+class TableWriter:
     """Writes the records of one subtask into files, one open for each partition."""
 
     def __init__(self, files: TableFiles, context: WriterContext, row_type: Any) -> None:
@@ -105,11 +105,14 @@ class DataFileWriter:
         self._open: dict[PartitionValues, _OpenFile] = {}
         self._whole: list[tuple[str, object]] = []
 
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self.write_converted(self.convert(batch), watermark_ms)
+
     @uninterruptible()
-    def write(self, data: pa.RecordBatch) -> None:
-        """Write what `as_table` returned."""
+    def write_converted(self, converted: pa.RecordBatch, watermark_ms: int) -> None:
+        """Write what `convert` returned."""
         most_bytes = self._files.most_bytes or FILE_BYTES
-        for values, part in self._partitions(data):
+        for values, part in self._partitions(converted):
             file = self._open.get(values)
             if file is None:
                 file = self._begin(values)
@@ -118,12 +121,12 @@ class DataFileWriter:
                 self._finish(values)
 
     @uninterruptible()
-    def take_whole(self) -> list[object]:
-        """Close all files, and return the descriptions of those that were not taken yet."""
+    def prepare_commit(self) -> Sequence[object]:
+        """Finish the files. Returns what is to be committed, as one; nothing, if there are none."""
         for values in list(self._open):
             self._finish(values)
         whole, self._whole = self._whole, []
-        return [described for _, described in whole]
+        return [[described for _, described in whole]] if whole else []
 
     @uninterruptible()
     def close(self) -> None:
@@ -137,7 +140,7 @@ class DataFileWriter:
         self._open.clear()
         self._whole.clear()
 
-    def as_table(self, batch: Batch) -> pa.RecordBatch:
+    def convert(self, batch: Batch) -> pa.RecordBatch:
         """The records with the table's columns. Raises: ValueError: one is no insert, or does not fit a column."""
         columns = to_columns(batch, self._type) if isinstance(batch, RowBatch) else batch
         data, table = columns.data, self._files.table
@@ -350,16 +353,7 @@ def check_columns(wanted: Sequence[str], there: Sequence[str], table: object) ->
         )
 
 
-class _Settings(Protocol):
-    @property
-    def every_ms(self) -> int | None:
-        """How often the source looks for more; None: it ends."""
-
-
-S = TypeVar("S", bound=_Settings)
-
-
-class TableEnumerator(QueueEnumerator, Generic[S]):
+class TableEnumerator(QueueEnumerator):
     """Hands out the files of a table, and those that come later if the source follows it.
 
     `format_name`: for logs. `_place`: the version or snapshot up to which files were handed out.
@@ -367,7 +361,7 @@ class TableEnumerator(QueueEnumerator, Generic[S]):
 
     format_name: ClassVar[str]
 
-    def __init__(self, context: EnumeratorContext, settings: S) -> None:
+    def __init__(self, context: EnumeratorContext, settings: Any) -> None:
         super().__init__(context, (), is_final=settings.every_ms is None)
         self._settings = settings
         self._place: Any = None
@@ -418,10 +412,10 @@ class TableEnumerator(QueueEnumerator, Generic[S]):
         """Yield each place after `_place`, with its files. Raises RefusedForGood."""
 
 
-class TableSource(Source, Generic[S]):
+class TableSource(Source):
     """A source of the rows of one table."""
 
-    def __init__(self, settings: S, row_type: TypeInformation) -> None:
+    def __init__(self, settings: Any, row_type: TypeInformation) -> None:
         self._settings = settings
         self._type = row_type
 
@@ -434,9 +428,9 @@ class TableSource(Source, Generic[S]):
         return self._type
 
     @abstractmethod
-    def create_enumerator(self, context: EnumeratorContext) -> TableEnumerator[S]: ...
+    def create_enumerator(self, context: EnumeratorContext) -> TableEnumerator: ...
 
-    def restore_enumerator(self, context: EnumeratorContext, state: Any) -> TableEnumerator[S]:
+    def restore_enumerator(self, context: EnumeratorContext, state: Any) -> TableEnumerator:
         enumerator = self.create_enumerator(context)
         enumerator.restore(state)
         return enumerator
@@ -475,27 +469,3 @@ class TableSink(Sink):
                 f"{self.name}: rows do not fit the table {table}: {reason}. Change the field, or "
                 "the table (ALTER TABLE)."
             )
-
-
-class TableWriter:
-    """Writes the records of one subtask into files of the table."""
-
-    def __init__(self, files: TableFiles, context: WriterContext, row_type: Any) -> None:
-        self._files = DataFileWriter(files, context, row_type)
-        self.sent = self._files.sent
-
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self._files.write(self.convert(batch))
-
-    def convert(self, batch: Batch) -> pa.RecordBatch:
-        return self._files.as_table(batch)
-
-    def write_converted(self, converted: pa.RecordBatch, watermark_ms: int) -> None:
-        self._files.write(converted)
-
-    def prepare_commit(self) -> Sequence[object]:
-        whole = self._files.take_whole()
-        return [whole] if whole else []
-
-    def close(self) -> None:
-        self._files.close()
