@@ -158,7 +158,7 @@ class SqlSource(Source):
                     By default all columns of the row type.
             """
             return self._with_number(
-                "set_partition_column", 1, splits=splits, column=column, order=tuple(order)
+                "set_partition_column: splits", 1, splits=splits, column=column, order=tuple(order)
             )
 
         def set_fetch_size(self, rows: int) -> Self:

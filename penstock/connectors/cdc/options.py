@@ -171,7 +171,11 @@ class CdcBuilder(SettingsBuilder):
 
     def split_size(self, rows: int) -> Self:
         """Set about how many rows of a table one reader takes at once; 8,096 by default."""
-        return self._with_number("split_size", 1, chunk_rows=rows)
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+            raise ConfigurationError(
+                f"{self._call('split_size')}: expected 1 or more rows, got {rows!r}."
+            )
+        return self._with(chunk_rows=rows)
 
     def ignore_truncate(self, *, ignores: bool = True) -> Self:
         """Go on behind a TRUNCATE. By default it ends the job: a changelog has no record for it."""
