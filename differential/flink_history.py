@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.peers.environments import python_of, variables
 from penstock.common import Configuration, Types, WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.model.config import Settings

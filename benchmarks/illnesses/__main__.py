@@ -23,7 +23,7 @@ from benchmarks.illnesses import streaming
 from benchmarks.peers.environments import python_of, variables
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.connectors.datagen import DataGeneratorSource
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.dashboard.browser import Looking, chromium

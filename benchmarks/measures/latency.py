@@ -23,7 +23,7 @@ from benchmarks.probes import TASKMANAGERS, environment
 from benchmarks.workloads.socket_floor import socket_latencies
 from penstock.common import WatermarkStrategy
 from penstock.connectors.datagen import DataGeneratorSource
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
 from penstock.engine.runtime.elements import Batch, RowBatch
 

@@ -10,7 +10,7 @@ from penstock.connectors.api.base import (
     ReaderContext,
     Source,
 )
-from penstock.connectors.number_seq import split_range
+from penstock.connectors.datagen import split_range
 from penstock.engine.runtime.elements import Batch
 
 BatchesOf = Callable[[int, int], Iterable[Batch]]

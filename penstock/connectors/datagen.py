@@ -9,17 +9,19 @@ The rate is for the whole source: each subtask gets its share, and releases reco
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.common.typeinfo import TypeInformation
+from penstock.common.typeinfo import TypeInformation, Types
 from penstock.connectors.api.base import (
     Boundedness,
     EnumeratorContext,
+    PolledSplitReader,
     QueueEnumerator,
     ReaderContext,
     ReaderStatus,
@@ -28,13 +30,133 @@ from penstock.connectors.api.base import (
     SplitBatch,
     SplitFinished,
 )
-from penstock.connectors.number_seq import split_range
 from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.setting_checks import check_whole
+from penstock.engine.runtime.codecs.convert import coerce_collection
 from penstock.engine.runtime.elements import Batch, ColumnBatch, RowBatch
-from penstock.engine.runtime.records.output_copies import take
+from penstock.engine.runtime.records.output_copies import own_copies, take
 from penstock.engine.runtime.sources.contract import Polled
 
+# ---------------------------------------------------------------------- number seq
+# NumberSequenceSource: whole numbers, split into ranges.
+#
+# Source: pyflink.datastream.connectors.number_seq.
+
+
 ROWS_PER_BATCH: Final = 4096
+
+
+class NumberSequenceSource(Source):
+    """Emits the numbers from `start` to `end`, both included; each subtask emits one range."""
+
+    boundedness = Boundedness.BOUNDED
+    gives_rows = True
+
+    def __init__(self, start: int, end: int) -> None:
+        if start > end:
+            raise ConfigurationError(
+                f"'from' must be <= 'to': got start={start}, end={end}. Swap the bounds."
+            )
+        self._start = start
+        self._end = end
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return Types.LONG()
+
+    def create_enumerator(self, context: EnumeratorContext) -> QueueEnumerator:
+        return QueueEnumerator(context, self._splits(context.parallelism()))
+
+    def create_reader(self, context: ReaderContext) -> PolledSplitReader:
+        return _NumberReader(context)
+
+    def _splits(self, parts: int) -> list[tuple[int, int]]:
+        return split_range(self._start, self._end + 1, parts)
+
+
+def split_range(start: int, stop: int, parts: int) -> list[tuple[int, int]]:
+    """[start, stop) in at most `parts` ranges of nearly equal size, none empty."""
+    size = stop - start
+    bounds = [start + size * part // parts for part in range(parts + 1)]
+    return [(low, high) for low, high in pairwise(bounds) if low < high]
+
+
+class _NumberReader(PolledSplitReader):
+    counts_records = False
+
+    def read(self, split: Any) -> Iterator[Batch]:
+        low, high = split
+        for start in range(low, high, ROWS_PER_BATCH):
+            yield RowBatch(list(range(start, min(start + ROWS_PER_BATCH, high))))
+
+    def read_from(self, split: Any, rows: int) -> Iterator[Batch]:
+        low, high = split
+        return self.read((low + rows, high))
+
+
+# ---------------------------------------------------------------------- collection
+# A source of values that the program holds in memory. Source: Flink fromCollection.
+#
+# The values travel with the operator's code, once per TaskManager, and are read in one split. Does not know files.
+
+
+ONLY_SPLIT: Final = "collection"
+_REFUSALS: Final = (TypeError, ValueError, AssertionError, OverflowError)
+
+
+class CollectionSource(Source):
+    """The source of `env.from_collection`, which programs call."""
+
+    boundedness = Boundedness.BOUNDED
+    gives_rows = True
+
+    def __init__(self, values: list[Any], type_info: TypeInformation | None) -> None:
+        self._values = values
+        self._type_info = type_info
+
+    @classmethod
+    def of(cls, values: Iterable[Any], type_info: TypeInformation | None) -> CollectionSource:
+        """The values converted to the declared type: tuples become Rows, numbers wrap to its width."""
+        if not isinstance(values, Iterable):
+            raise TypeError(f"from_collection takes a list of values, got {values!r:.200}.")
+        copied = list(values)
+        if type_info is not None:
+            try:
+                copied = list(coerce_collection(copied, type_info))
+            except _REFUSALS as error:
+                kind = next(kind for kind in _REFUSALS if isinstance(error, kind))
+                raise kind(f"from_collection: {error}") from error
+        return cls(copied, type_info)
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        return self._type_info
+
+    def create_enumerator(self, context: EnumeratorContext) -> QueueEnumerator:
+        return QueueEnumerator(context, [ONLY_SPLIT])
+
+    def create_reader(self, context: ReaderContext) -> PolledSplitReader:
+        return _CollectionReader(context, self._values)
+
+
+class _CollectionReader(PolledSplitReader):
+    counts_records = False
+
+    def __init__(self, context: ReaderContext, values: list[Any]) -> None:
+        super().__init__(context)
+        self._values = values
+
+    def read(self, split: Any) -> Iterator[Batch]:
+        return self.read_from(split, 0)
+
+    def read_from(self, split: Any, rows: int) -> Iterator[Batch]:
+        for start in range(rows, len(self._values), ROWS_PER_BATCH):
+            yield RowBatch(own_copies(self._values[start : start + ROWS_PER_BATCH]))
+
+
+# ---------------------------------------------------------------------- datagen
+
+
 COLUMN_ROWS_PER_BATCH: Final = 65_536
 # A source with a rate limit wakes this often: batches are small at a low rate, and the rate is
 # even.
@@ -95,8 +217,7 @@ class _GeneratedSource(Source):
             raise ConfigurationError(f"count must be 0 or more, or None for no end; got {count}.")
         if rate_per_second is not None and rate_per_second <= 0:
             raise ConfigurationError(f"rate_per_second must be above 0, got {rate_per_second}.")
-        if batch_size < 1:
-            raise ConfigurationError(f"batch_size must be 1 or more, got {batch_size}.")
+        check_whole("batch_size", batch_size, 1)
         self._count = count
         self._rate_per_second = rate_per_second
         self._batch_size = batch_size

@@ -15,7 +15,7 @@ import math
 import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 from time import monotonic
@@ -339,11 +339,10 @@ class ElasticsearchEmitter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
+class _Settings(Connection):
     """The settings that the builder collected; -1: no such limit."""
 
     emitter: ElasticsearchEmitter | None = None
-    connection: Connection = field(default_factory=Connection)
     backoff: BulkBackoff = field(default_factory=BulkBackoff)
     max_actions: int = MAX_ACTIONS
     max_mb: int = UNSET
@@ -394,7 +393,7 @@ class ElasticsearchSinkBuilderBase(SettingsBuilder):
         names = tuple([hosts] if isinstance(hosts, str) else hosts)
         for name in names:
             parsed_host(name)
-        return self._connect(hosts=names)
+        return self._with(hosts=names)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
         """Set AT_LEAST_ONCE or NONE; both write at least once."""
@@ -441,15 +440,15 @@ class ElasticsearchSinkBuilderBase(SettingsBuilder):
 
     def set_connection_username(self, username: str) -> Self:
         """Set the user for HTTP's basic authentication."""
-        return self._connect(username=username)
+        return self._with(username=username)
 
     def set_connection_password(self, password: str) -> Self:
         """Set the password for HTTP's basic authentication."""
-        return self._connect(password=password)
+        return self._with(password=password)
 
     def set_connection_path_prefix(self, prefix: str) -> Self:
         """Set the path in front of `/_bulk`, as a proxy may need it."""
-        return self._connect(path_prefix=prefix)
+        return self._with(path_prefix=prefix)
 
     def set_connection_request_timeout(self, timeout: int) -> Self:
         """Accept a timeout of connection pools, and ignore it: there is no pool."""
@@ -458,24 +457,21 @@ class ElasticsearchSinkBuilderBase(SettingsBuilder):
 
     def set_connection_timeout(self, timeout: int) -> Self:
         """Set the longest time to connect, in ms; 1,000 by default, -1: no limit of its own."""
-        return self._connect(
+        return self._with(
             connection_timeout_ms=_timeout("set_connection_timeout", timeout),
         )
 
     def set_socket_timeout(self, timeout: int) -> Self:
         """Set the longest time between two packets, in ms; 30,000 by default, -1: no limit."""
-        return self._connect(socket_timeout_ms=_timeout("set_socket_timeout", timeout))
+        return self._with(socket_timeout_ms=_timeout("set_socket_timeout", timeout))
 
     def build(self) -> ElasticsearchSink:
         """Return the sink. Raises ConfigurationError if something required is missing."""
         if self._settings.emitter is None:
             raise ConfigurationError("ElasticsearchSink: set_emitter is missing before build().")
-        if not self._settings.connection.hosts:
+        if not self._settings.hosts:
             raise ConfigurationError("ElasticsearchSink: set_hosts is missing before build().")
         return ElasticsearchSink(self._settings)
-
-    def _connect(self, **changes: Any) -> Self:
-        return self._with(connection=replace(self._settings.connection, **changes))
 
 
 class Elasticsearch6SinkBuilder(ElasticsearchSinkBuilderBase):
@@ -496,7 +492,7 @@ class _DocumentWriter(RowsWriter):
     def __init__(self, settings: _Settings, context: WriterContext) -> None:
         self.sent = SendFigures()
         where = subtask_of(self.sink_name, context)
-        self.client = BulkClient(settings.connection, settings.backoff, where)
+        self.client = BulkClient(settings, settings.backoff, where)
         self._settings = settings
         self._where = where
         kind = context.input_type

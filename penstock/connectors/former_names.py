@@ -79,6 +79,15 @@ def _advised(names: Mapping[str, str]) -> Mapping[str, str]:
     return {name: advice for advice, text in names.items() for name in text.split()}
 
 
+OF_KAFKA: Final = _advised({
+    "Flink's connector for Flink 2 does not have it either: use KafkaSource.": (
+        "FlinkKafkaConsumer FlinkKafkaConsumerBase"
+    ),
+    "Flink's connector for Flink 2 does not have it either: use KafkaSink.": (
+        "FlinkKafkaProducer FlinkKafkaProducerBase"
+    ),
+    "It was for FlinkKafkaProducer. KafkaSink takes a DeliveryGuarantee.": "Semantic",
+})
 ABSENT_CONNECTORS: Final = {
     "cassandra": _advised({
         _OWN_SINK: "CassandraCommitter CassandraFailureHandler CassandraSink ClusterBuilder "

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from penstock.connectors.api.base import (
     Boundedness,
@@ -22,10 +22,9 @@ from penstock.connectors.api.base import (
     SplitBatch,
     SplitEnumerator,
     SplitFinished,
-    SplitReader,
 )
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.runtime.sources.contract import Polled, SplitFetcher
+from penstock.engine.runtime.sources.contract import Polled
 
 # ---------------------------------------------------------------------- enumerator
 # The enumerator of a HybridSource, on the driver: runs the enumerator of one source at a time,
@@ -374,7 +373,9 @@ class HybridReader(SourceReader):
     def _open(self, index: int) -> None:
         self.close()
         self._index = index
-        inner = self._inner = self._sources[index].create_reader(_InnerReaderContext(self.context))
+        inner = self._inner = self._sources[index].create_reader(
+            cast("ReaderContext", _InnerReaderContext(self.context))
+        )
         self.context.send_source_event((OPENED, index))
         self._give_waiting(inner)
         inner.start()
@@ -400,17 +401,9 @@ class _InnerReaderContext:
 
     def __init__(self, outer: ReaderContext) -> None:
         self._outer = outer
-        self.subtask = outer.subtask
-        self.parallelism = outer.parallelism
-        self.now_ms = outer.now_ms
-        self.monotonic_ms = outer.monotonic_ms
-        self.takes_checkpoints = outer.takes_checkpoints
-        self.send_split_request = outer.send_split_request
-        self.wake_at = outer.wake_at
-        self.wake = outer.wake
 
-    def start_fetcher(self, split_reader: SplitReader) -> SplitFetcher:
-        return self._outer.start_fetcher(split_reader)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._outer, name)
 
     def send_source_event(self, event: object) -> None:
         raise NotImplementedError(

@@ -19,15 +19,18 @@ from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.api.base import Sink, SinkWriter, WriterContext
 from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.api.sending import RowsWriter, subtask_of
-from penstock.connectors.sql.engine import look, make_engine, shown_url, transaction
-from penstock.connectors.sql.errors import (
+from penstock.connectors.sql.engine import (
     REFUSED_BY_DRIVER,
     TIMEOUT_S,
     answered,
     error_of,
     is_transient,
+    look,
+    make_engine,
     may_pass,
+    shown_url,
     told,
+    transaction,
 )
 from penstock.connectors.sql.jdbc_urls import alchemy_url
 from penstock.connectors.sql.rows import first_refused
@@ -260,18 +263,15 @@ class _StatementWriter(RowsWriter):
 
     def write_rows(self, rows: Sequence[dict[str, Any]]) -> None:
         """Writes the rows in one transaction. Without rows it only makes a connection. Raises: ExternalError."""
+        limit_s, call = self._timeout_s, partial(self._ask_to_write, rows)
         for left in range(self._options.max_retries, -1, -1):
             try:
-                self._try_to_write(rows)
+                answered(limit_s, call, self._failed, "with_connection_check_timeout_seconds")
                 break
             except ExternalError as error:
                 if not left or not is_transient(error):
                     raise
         self._written_s = monotonic()
-
-    def _try_to_write(self, rows: Sequence[dict[str, Any]]) -> None:
-        limit_s, call = self._timeout_s, partial(self._ask_to_write, rows)
-        answered(limit_s, call, self._failed, "with_connection_check_timeout_seconds")
 
     @property
     def _failed(self) -> str:

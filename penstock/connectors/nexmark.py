@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from penstock.connectors.datagen import BatchGeneratorSource
 from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.setting_checks import check_whole
 
 PERSON: Final = 0
 AUCTION: Final = 1
@@ -59,10 +60,7 @@ class NexmarkSource(BatchGeneratorSource):
         bids_only: bool = False,
         columns: tuple[str, ...] = COLUMNS,
     ) -> None:
-        if events_per_second < 1:
-            raise ConfigurationError(
-                f"NexmarkSource: events_per_second must be 1 or more, got {events_per_second}."
-            )
+        check_whole("NexmarkSource: events_per_second", events_per_second, 1)
         if events is not None and events > MAX_EVENTS:
             raise ConfigurationError(
                 f"NexmarkSource: events must be at most 2^40 or None, got {events}."

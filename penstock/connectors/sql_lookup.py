@@ -12,15 +12,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, Protocol, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from penstock.common.time import Duration
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.connectors.api.builder import SettingsBuilder
-from penstock.connectors.sql.errors import checked_timeout, is_transient
+from penstock.connectors.sql.engine import SqlBuilder, is_transient
 from penstock.connectors.sql.jdbc_urls import alchemy_url
 from penstock.connectors.sql.lookup_tables import LookupTable, LookupTarget
 from penstock.datastream.functions import AsyncFunction
@@ -50,20 +48,13 @@ Rows: TypeAlias = Sequence[Any]
 Read: TypeAlias = Callable[[Sequence[Hashable]], Mapping[Hashable, Rows]]
 
 
-class LoadObserver(Protocol):
-    """Hears of calls, on the loop's thread."""
-
-    def on_loaded(self, found: Mapping[Hashable, Rows], load_ms: int) -> None: ...
-    def on_failed(self) -> None: ...
-
-
 class BatchLoader:
     """All methods but `close` are called on one event loop."""
 
     def __init__(
         self,
         read: Read,
-        observer: LoadObserver,
+        observer: SqlLookupFunction,
         may_retry: Callable[[BaseException], bool],
         *,
         most_keys: int,
@@ -298,10 +289,9 @@ How = Literal["inner", "left"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
+class _Settings(LookupTarget):
     """`most_keys`: in one query. `connections`: of a subtask."""
 
-    target: LookupTarget = field(default_factory=LookupTarget)
     cache: LookupCache | None = None
     max_retries: int = MAX_RETRIES
     connections: int = CONNECTIONS
@@ -320,7 +310,7 @@ class SqlLookup:
         self._looked_at: LookupTable | None = None
 
     def __repr__(self) -> str:
-        target = self._settings.target
+        target = self._settings
         return f"{_NAME}({target}, by {', '.join(target.keys)})"
 
     def __getstate__(self) -> Any:
@@ -335,7 +325,7 @@ class SqlLookup:
         """Return a builder."""
         return SqlLookup.Builder()
 
-    class Builder(SettingsBuilder):
+    class Builder(SqlBuilder):
         """Builds a SqlLookup; URL, table and key columns are required."""
 
         name = _NAME
@@ -345,19 +335,15 @@ class SqlLookup:
             """Set the URL, as SQLAlchemy or JDBC takes it; the executors get it with the job, password included."""
             if url.startswith("jdbc:"):
                 url = alchemy_url(url, f"{_NAME}.set_url")
-            return self._target(url=url)
-
-        def set_table(self, table: str, schema: str | None = None) -> Self:
-            """Set the table or view; without `schema` the database's search path finds it."""
-            return self._target(table=table, schema=schema)
+            return self._with(url=url)
 
         def set_key_columns(self, columns: Sequence[str]) -> Self:
             """Set the columns by which rows are looked up. An index on them makes it fast; a key may have several rows."""
-            return self._target(keys=_names("set_key_columns", columns))
+            return self._with(keys=_names("set_key_columns", columns))
 
         def set_columns(self, columns: Sequence[str]) -> Self:
             """Set the columns that are looked up; by default all that are no key columns."""
-            return self._target(columns=_names("set_columns", columns))
+            return self._with(columns=_names("set_columns", columns))
 
         def set_cache(self, cache: LookupCache | None) -> Self:
             """Set what each subtask keeps of the rows that it has looked up; by default nothing."""
@@ -379,28 +365,11 @@ class SqlLookup:
             """Set how many keys a query asks for at most; 500 by default."""
             return self._with_number("set_max_keys", 1, most_keys=keys)
 
-        def set_engine_options(self, options: dict[str, Any]) -> Self:
-            """Set arguments of SQLAlchemy's `create_engine`, such as `connect_args`."""
-            return self._target(engine_options=dict(options))
-
-        def set_timeout(self, timeout: Duration | timedelta) -> Self:
-            """Set how long the database may take for one answer before the job restarts; 2 minutes by default."""
-            return self._target(timeout_s=checked_timeout(f"{_NAME}.set_timeout", timeout))
-
         def build(self) -> SqlLookup:
             """Return the lookup. Raises ConfigurationError if something required is missing."""
-            target = self._settings.target
-            for value, setter in (
-                (target.url, "set_url"),
-                (target.table, "set_table"),
-                (target.keys, "set_key_columns"),
-            ):
-                if not value:
-                    raise ConfigurationError(f"{_NAME}: {setter} is missing before build().")
-            return SqlLookup(self._settings)
-
-        def _target(self, **changes: Any) -> Self:
-            return self._with(target=replace(self._settings.target, **changes))
+            return SqlLookup(
+                self._complete(url="set_url", table="set_table", keys="set_key_columns")
+            )
 
     @property
     def row_type(self) -> RowTypeInfo:
@@ -432,7 +401,7 @@ class SqlLookup:
     ) -> tuple[SqlLookupFunction, RowTypeInfo]:
         """Return what `AsyncDataStream.lookup_join` runs, and the type of its results."""
         _check_how(how)
-        target = self._settings.target
+        target = self._settings
         fields = target.keys if on is None else (on,) if isinstance(on, str) else tuple(on)
         self._check_number(fields)
         if not isinstance(input_type, RowTypeInfo):
@@ -466,7 +435,7 @@ class SqlLookup:
         return SqlLookupFunction(self._settings, _FieldsAt(places), row), joined
 
     def _check_number(self, fields: Sequence[str]) -> None:
-        keys = self._settings.target.keys
+        keys = self._settings.keys
         if len(fields) != len(keys):
             raise ConfigurationError(
                 f"{_NAME}: {len(fields)} fields {list(fields)} are looked up by {len(keys)} key "
@@ -475,7 +444,7 @@ class SqlLookup:
 
     def _table(self) -> LookupTable:
         if self._looked_at is None:
-            table = LookupTable(self._settings.target, f"{_NAME} on the driver")
+            table = LookupTable(self._settings, f"{_NAME} on the driver")
             try:
                 table.check()
             finally:
@@ -498,11 +467,11 @@ class SqlLookupFunction(AsyncFunction[Any, Any]):
         """Make the cache and the pool of connections. Nothing connects before the first record."""
         settings = self._settings
         where = f"{_NAME}, subtask {runtime_context.get_index_of_this_subtask()}"
-        self._table = LookupTable(settings.target, where, settings.connections)
+        self._table = LookupTable(settings, where, settings.connections)
         self._cache = None if settings.cache is None else RowCache(settings.cache)
         group = runtime_context.get_metrics_group() or MetricGroup()  # None: they are turned off
         self._figures = CacheFigures(group, self._cache)
-        self._width = len(settings.target.keys)
+        self._width = len(settings.keys)
         self._loader = BatchLoader(
             self._table.rows_of,
             self,
@@ -536,14 +505,14 @@ class SqlLookupFunction(AsyncFunction[Any, Any]):
         if len(key) != self._width:
             raise ValueError(
                 f"{_NAME}: the key of a record is {bounded_repr(key)}, which has {len(key)} "
-                f"values for the key columns {list(self._settings.target.keys)}"
+                f"values for the key columns {list(self._settings.keys)}"
             )
         return key
 
     def timeout(self, value: Any) -> list[Any]:
         """Raises: TimeoutError."""
         raise TimeoutError(
-            f"{_NAME}: the table {str(self._settings.target)!r} gave no rows within the timeout of "
+            f"{_NAME}: the table {str(self._settings)!r} gave no rows within the timeout of "
             f"the join, for the record {bounded_repr(value)}. An index on the key columns, a "
             "longer timeout or a smaller capacity may help."
         )

@@ -16,17 +16,15 @@ from __future__ import annotations
 import uuid
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
 from typing import Any, Final, Self
 
 from penstock.connectors.api.base import Committer, DeliveryGuarantee, SinkWriter, WriterContext
-from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.api.sending import RowsWriter, StagingSink, subtask_of
-from penstock.connectors.sql.errors import checked_timeout, is_transient
-from penstock.connectors.sql.pieces import Piece, dumps_piece
-from penstock.connectors.sql.staged import Origin
+from penstock.connectors.sql.engine import SqlBuilder, is_transient
+from penstock.connectors.sql.staged import Origin, Piece, dumps_piece
 from penstock.connectors.sql.tables import SqlDatabase, Target, Transaction, unique_with_time
 from penstock.connectors.sql.values import Changes, changes_maker
 from penstock.engine.hosting.os.clock import NoAnswer
@@ -44,20 +42,15 @@ COMMIT_RETENTION: Final = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
-class _SqlSettings:
+class _SqlSettings(Target):
     """The settings that the builder collected."""
 
-    target: Target
-    token: str
+    token: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE
     batch_rows: int = ROWS_PER_PIECE
     interval_ms: int = FLUSH_INTERVAL_MS
     max_retries: int = MAX_RETRIES
     retention: timedelta | None = COMMIT_RETENTION
-
-
-def _new_settings() -> _SqlSettings:
-    return _SqlSettings(Target(url="", table=""), token=uuid.uuid4().hex[:8])
 
 
 class SqlSink(StagingSink):
@@ -68,18 +61,16 @@ class SqlSink(StagingSink):
 
     is_converting = True
 
-    def __init__(self, settings: _SqlSettings) -> None:
-        self._settings = settings
-
     @staticmethod
     def builder() -> SqlSink.Builder:
         """Return a builder."""
         return SqlSink.Builder()
 
-    class Builder(SettingsBuilder):
+    class Builder(SqlBuilder):
         """Builds an SqlSink; URL and table are required."""
 
-        begin = _new_settings
+        name = "SqlSink"
+        begin = _SqlSettings
 
         def set_url(self, url: str) -> Self:
             """Set the URL, as SQLAlchemy takes it.
@@ -87,11 +78,7 @@ class SqlSink(StagingSink):
             For example postgresql+psycopg://user:password@host/database or
             sqlite:////directory/file.db. The executors get it with the job, password included.
             """
-            return self._target(url=url)
-
-        def set_table(self, table: str, schema: str | None = None) -> Self:
-            """Set an existing table; without `schema` the database's search path finds it."""
-            return self._target(table=table, schema=schema)
+            return self._with(url=url)
 
         def set_columns(self, columns: Sequence[str]) -> Self:
             """Set the columns to write; by default the names of the stream's ROW type.
@@ -100,7 +87,7 @@ class SqlSink(StagingSink):
             by position.
             """
             _check_names("set_columns", columns)
-            return self._target(columns=tuple(columns))
+            return self._with(columns=tuple(columns))
 
         def set_key_columns(self, key_columns: Sequence[str]) -> Self:
             """Set the columns of a primary key or unique index.
@@ -108,7 +95,7 @@ class SqlSink(StagingSink):
             A row then replaces the one with the same key; a row of kind -D deletes it.
             """
             _check_names("set_key_columns", key_columns)
-            return self._target(key_columns=tuple(key_columns))
+            return self._with(key_columns=tuple(key_columns))
 
         def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> Self:
             """Set EXACTLY_ONCE (default), AT_LEAST_ONCE or NONE.
@@ -155,23 +142,9 @@ class SqlSink(StagingSink):
                 )
             return self._with(retention=retention)
 
-        def set_engine_options(self, options: dict[str, Any]) -> Self:
-            """Set arguments of SQLAlchemy's `create_engine`, such as `connect_args`.
-
-            Connections are never pooled.
-            """
-            return self._target(engine_options=dict(options))
-
-        def set_timeout(self, timeout: Duration | timedelta) -> Self:
-            """Set how long the database may take for one answer before the job restarts; 2 minutes by default.
-
-            A commit of many rows takes as long as it needs: each of its statements has this time.
-            """
-            return self._target(timeout_s=checked_timeout("SqlSink.set_timeout", timeout))
-
         def set_own_tables(self, staged: str, commits: str) -> Self:
             """Name the sink's own two tables; by default penstock_staged and penstock_commits."""
-            return self._target(staged_name=staged, commits_name=commits)
+            return self._with(staged_name=staged, commits_name=commits)
 
         def build(self) -> SqlSink:
             """Return the sink.
@@ -179,25 +152,19 @@ class SqlSink(StagingSink):
             Raises:
                 ConfigurationError: URL or table is missing, or the columns contradict each other.
             """
-            target = self._settings.target
-            for value, setter in ((target.url, "set_url"), (target.table, "set_table")):
-                if not value:
-                    raise ConfigurationError(f"SqlSink: {setter} is missing before build().")
+            target = self._complete(url="set_url", table="set_table")
             missing = set(target.key_columns) - set(target.columns or target.key_columns)
             if missing:
                 raise ConfigurationError(
                     f"SqlSink: key columns {sorted(missing)} are not among set_columns: {list(target.columns or ())}."
                 )
-            return SqlSink(self._settings)
-
-        def _target(self, **changes: Any) -> Self:
-            return self._with(target=replace(self._settings.target, **changes))
+            return SqlSink(target)
 
     def validate(self) -> None:
-        SqlDatabase(self._settings.target, "SqlSink on the driver").check()
+        SqlDatabase(self._settings, "SqlSink on the driver").check()
 
     def validate_input(self, input_type: Any) -> None:
-        target = self._settings.target
+        target = self._settings
         columns = _columns(target, input_type)
         database = SqlDatabase(target, "SqlSink on the driver")
         if isinstance(input_type, RowTypeInfo):
@@ -222,8 +189,8 @@ class _SqlWriter(RowsWriter):
     def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
         self._settings = settings
         where = subtask_of(self.sink_name, context)
-        self._database = SqlDatabase(settings.target, where)
-        self._columns = _columns(settings.target, context.input_type)
+        self._database = SqlDatabase(settings, where)
+        self._columns = _columns(settings, context.input_type)
         self._make = changes_maker(self._columns)
         self._rows: list[tuple[Any, ...]] = []
         self._kinds: list[RowKind] = []
@@ -231,13 +198,13 @@ class _SqlWriter(RowsWriter):
 
     def converted(self, values: Sequence[Any]) -> Changes:
         changes = self._make(values)
-        if not self._settings.target.key_columns:
+        if not self._settings.key_columns:
             _refuse_changes(changes)
         return changes
 
     def write_converted(self, converted: Changes, watermark_ms: int) -> None:
         self._rows += converted.rows
-        if self._settings.target.key_columns:
+        if self._settings.key_columns:
             self._kinds += converted.kinds or [RowKind.INSERT] * len(converted.rows)
         while len(self._rows) >= self._settings.batch_rows:
             self._hand_on(self._take(self._settings.batch_rows))
@@ -377,7 +344,7 @@ class _SqlCommitter(Committer):
 
     def _opened(self) -> SqlDatabase:
         if self._database is None:
-            self._database = SqlDatabase(self._settings.target, "SqlSink's committer")
+            self._database = SqlDatabase(self._settings, "SqlSink's committer")
         return self._database
 
 

@@ -13,10 +13,9 @@ import datetime as dt
 import math
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.api.base import (
@@ -29,25 +28,22 @@ from penstock.connectors.api.base import (
     SourceReader,
     SplitEnumerator,
 )
-from penstock.connectors.api.builder import SettingsBuilder
+from penstock.connectors.api.builder import MISSING
 from penstock.connectors.sql.checks import field_kind
-from penstock.connectors.sql.engine import import_sqlalchemy, make_engine, reflected, shown_url
-from penstock.connectors.sql.errors import (
+from penstock.connectors.sql.engine import (
     QUERY_TIMEOUT_S,
-    answered,
-    checked_timeout,
+    SqlAccess,
+    SqlBuilder,
+    SqlTarget,
     each_answered,
-    error_of,
-    told,
 )
-from penstock.connectors.sql.zones import instants_of
+from penstock.connectors.sql.values import instants_of
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.engine.model.row import make_row
-from penstock.engine.model.time import Duration
 from penstock.engine.runtime.elements import Batch, RowBatch
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
+    pass
 
 # ---------------------------------------------------------------------- queries
 # Queries of users, made fit to stand in a FROM clause. Does not parse SQL: it only tells texts
@@ -79,25 +75,20 @@ def without_end(query: str) -> str:
 
 FETCH_ROWS: Final = 1000
 SPLITS: Final = 16
-
-_T = TypeVar("_T")
+_READ: Final = "cannot read"
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    """What the builder collected. `order`: the columns that make the order of rows unique."""
+class _Settings(SqlTarget):
+    """`query` empty: the table is read. `column` empty: it is one split."""
 
-    url: str = ""
-    table: str = ""
-    schema: str | None = None
+    timeout_s: float = QUERY_TIMEOUT_S
     query: str = ""
     column: str = ""
     order: tuple[str, ...] = ()
     splits: int = SPLITS
     fetch_rows: int = FETCH_ROWS
-    row_type: RowTypeInfo | None = None
-    engine_options: dict[str, Any] = field(default_factory=dict)
-    timeout_s: float = QUERY_TIMEOUT_S
+    row_type: RowTypeInfo = MISSING
 
     @property
     def what(self) -> str:
@@ -130,18 +121,16 @@ class SqlSource(Source):
         """Return a builder."""
         return SqlSource.Builder()
 
-    class Builder(SettingsBuilder):
+    class Builder(SqlBuilder):
         """Builds an SqlSource; URL, row type, and a table or query are required."""
 
+        name = "SqlSource"
+        always: ClassVar = {"url": "set_url"}
         begin = _Settings
 
         def set_url(self, url: str) -> Self:
             """Set the URL, as SQLAlchemy takes it; the executors get it with the job, password included."""
             return self._with(url=url)
-
-        def set_table(self, table: str, schema: str | None = None) -> Self:
-            """Set the table or view."""
-            return self._with(table=table, schema=schema)
 
         def set_query(self, query: str) -> Self:
             """Set a SELECT statement instead of a table. It must do in a FROM clause."""
@@ -168,11 +157,9 @@ class SqlSource(Source):
                 order: more columns that make the order of rows unique, if `column` alone does not.
                     By default all columns of the row type.
             """
-            if splits < 1:
-                raise ConfigurationError(
-                    f"set_partition_column: splits is 1 or more, got {splits}."
-                )
-            return self._with(column=column, splits=splits, order=tuple(order))
+            return self._with_number(
+                "set_partition_column: splits", 1, splits=splits, column=column, order=tuple(order)
+            )
 
         def set_fetch_size(self, rows: int) -> Self:
             """Set how many rows are fetched at once and make a batch; 1,000 by default.
@@ -181,26 +168,11 @@ class SqlSource(Source):
             """
             return self._with_number("set_fetch_size", 1, fetch_rows=rows)
 
-        def set_engine_options(self, options: dict[str, Any]) -> Self:
-            """Set arguments of SQLAlchemy's `create_engine`. Connections are never pooled."""
-            return self._with(engine_options=dict(options))
-
-        def set_timeout(self, timeout: Duration | dt.timedelta) -> Self:
-            """Set how long the database may take for one answer before the job restarts; 10 minutes by default.
-
-            A query that sorts a large table gives no answer before it is done.
-            """
-            return self._with(timeout_s=checked_timeout("SqlSource.set_timeout", timeout))
-
         def build(self) -> SqlSource:
             """Return the source. Raises ConfigurationError if something required is missing."""
-            settings = self._settings
-            if not settings.url:
-                raise ConfigurationError("SqlSource: set_url is missing before build().")
+            settings = self._complete(row_type="set_row_type")
             if bool(settings.table) == bool(settings.query):
                 raise ConfigurationError("SqlSource: set either a table or a query before build().")
-            if settings.row_type is None:
-                raise ConfigurationError("SqlSource: set_row_type is missing before build().")
             return SqlSource(settings)
 
     @property
@@ -211,7 +183,7 @@ class SqlSource(Source):
         """Check columns and connection. Raises ConfigurationError."""
         try:
             reading = _Reading(self._settings, "SqlSource on the driver")
-            reading.answered(reading.check)
+            reading.answered(_READ, reading.check)
         except ExternalError as error:
             raise ConfigurationError(
                 f"{error}. The driver and all executors must reach the database and be allowed to "
@@ -220,7 +192,7 @@ class SqlSource(Source):
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         reading = _Reading(self._settings, "SqlSource's enumerator")
-        return QueueEnumerator(context, reading.answered(reading.ranges))
+        return QueueEnumerator(context, reading.answered(_READ, reading.ranges))
 
     def restore_enumerator(self, context: EnumeratorContext, state: Any) -> SplitEnumerator:
         """The ranges of the checkpoint: the table may have grown."""
@@ -242,20 +214,16 @@ class _RangeReader(PolledSplitReader):
         return f"[{split.low}, {split.high})" if not split.is_null else "NULL"
 
 
-class _Reading:
+class _Reading(SqlAccess):
     """The statements. A connection is opened for each call."""
 
     def __init__(self, settings: _Settings, where: str) -> None:
-        self._sa = import_sqlalchemy(where)
+        super().__init__(settings, where)
         self._settings = settings
-        self._where = where
-        self._engine: sa.Engine = make_engine(settings.url, settings.engine_options, where)
         row_type = settings.row_type
-        assert row_type is not None, "build() asks for a row type"
-        self._instants = instants_of(self._engine, row_type)
+        self._instants = instants_of(self.engine, row_type)
         self._names = tuple(row_type.get_field_names())
-        self._table: sa.Table | None = None
-        made = _query_types(self._sa, self._engine.dialect.name)
+        made = _query_types(self._sa, self.engine.dialect.name)
         types = zip(self._names, row_type.get_field_types(), strict=True)
         self._kinds = {name: made.get(field_kind(kind) or "") for name, kind in types}
 
@@ -263,7 +231,7 @@ class _Reading:
         """Raises: ConfigurationError: a column is missing. ExternalError: the database cannot be read."""
         settings = self._settings
         if not settings.query:
-            with self._errors():
+            with self.errors(_READ):
                 there = set(self._from().c.keys())
             wanted = (
                 *self._names,
@@ -273,10 +241,10 @@ class _Reading:
             missing = sorted(set(wanted) - there)
             if missing:
                 raise ConfigurationError(
-                    f"{self._where}: the table {settings.table!r} has no columns {missing}; it "
+                    f"{self.where}: the table {settings.table!r} has no columns {missing}; it "
                     f"has {sorted(there)}."
                 )
-        with self._errors(), self._engine.connect() as connection:
+        with self.errors(_READ), self.engine.connect() as connection:
             connection.execute(self._select(Range()).limit(0)).fetchall()
 
     def ranges(self) -> list[Range]:
@@ -284,33 +252,29 @@ class _Reading:
         settings, sql = self._settings, self._sa
         if not settings.column:
             return [Range()]
-        with self._errors(), self._engine.connect() as connection:
+        with self.errors(_READ), self.engine.connect() as connection:
             column = self._column(settings.column)
             figures = sql.select(
                 sql.func.min(column), sql.func.max(column), sql.func.count(column), sql.func.count()
             ).select_from(self._from())
             low, high, count, total = connection.execute(figures).one()
-        made = _cut(low, high, settings.splits, self._failure) if count else []
+        made = _cut(low, high, settings.splits, self._refused) if count else []
         return [*made, Range(is_null=True)] if total > count else made
 
     def rows(self, part: Range) -> Iterator[Batch]:
         """The rows of a range, in the same order each time. Raises: NoAnswer."""
-        return each_answered(self._settings.timeout_s, self._rows(part), self._failed)
+        return each_answered(self._settings.timeout_s, self._rows(part), self.failed(_READ))
 
     def _rows(self, part: Range) -> Generator[Batch]:
         size, names = self._settings.fetch_rows, self._names
         instants = self._instants or tuple
         # PyMySQL cannot leave a stream before its end.
-        is_stream = self._engine.dialect.name not in {"mysql", "mariadb"}
+        is_stream = self.engine.dialect.name not in {"mysql", "mariadb"}
         options = {"stream_results": is_stream, "max_row_buffer": size}
-        with self._errors(), self._engine.connect() as connection:
+        with self.errors(_READ), self.engine.connect() as connection:
             found = connection.execute(self._select(part), execution_options=options)
             for rows in found.partitions(size):
                 yield RowBatch([make_row(names, instants(row)) for row in rows])
-
-    def answered(self, call: Callable[[], _T]) -> _T:
-        """What the call returns, which asks the database. Raises: NoAnswer."""
-        return answered(self._settings.timeout_s, call, self._failed)
 
     def _select(self, part: Range) -> Any:
         settings, sql = self._settings, self._sa
@@ -332,9 +296,7 @@ class _Reading:
             query = without_end(settings.query).replace(":", "\\:")
             inner = sql.text(f"{query}\n")  # it may end in a comment
             return inner.columns().subquery("penstock_query")
-        if self._table is None:  # Its types are those that values come in.
-            self._table = reflected(self._engine, settings.table, settings.schema)
-        return self._table
+        return self.table  # Its types are those that values come in.
 
     def _column(self, name: str) -> Any:
         """Of the table, with its type. Of a query, whose text tells no types, by name, with that of the record's field where the
@@ -347,7 +309,7 @@ class _Reading:
     def _order(self, name: str) -> Any:
         """PostgreSQL has no order for some types: json, xml, geometries. Their texts have one."""
         sql, column = self._sa, self._column(name)
-        if self._engine.dialect.name != "postgresql" or self._settings.query:
+        if self.engine.dialect.name != "postgresql" or self._settings.query:
             return column
         from sqlalchemy.dialects.postgresql import JSONB
 
@@ -355,14 +317,7 @@ class _Reading:
         is_unknown = isinstance(column.type, sql.types.NullType)
         return sql.cast(column, sql.Text) if is_json or is_unknown else column
 
-    @contextmanager
-    def _errors(self) -> Generator[None]:
-        try:
-            yield
-        except self._sa.exc.SQLAlchemyError as error:
-            raise self._failure(error) from error
-
-    def _help(self, text: str) -> str:
+    def advice(self, text: str) -> str:
         if "ordering operator" not in text:
             return ""
         return (
@@ -371,16 +326,11 @@ class _Reading:
             "cast the column to text in the query"
         )
 
-    def _failure(self, error: BaseException | str) -> ExternalError:
-        head = f"{self._failed}: "
-        if isinstance(error, str):
-            return RefusedForGood(head + error)
-        text = told(error)
-        return error_of(head + text + self._help(text), error)
+    def _refused(self, text: str) -> ExternalError:
+        return RefusedForGood(f"{self.failed(_READ)}: {text}")
 
-    @property
-    def _failed(self) -> str:
-        return f"{self._where}: cannot read {self._settings.what} in {shown_url(self._engine)}"
+    def failed(self, what: str) -> str:
+        return f"{self.where}: {what} {self._settings.what} in {self.shown_url}"
 
 
 def _query_types(sql: Any, dialect: str) -> dict[str, Any]:
@@ -407,12 +357,11 @@ def _cut(low: Any, high: Any, splits: int, failure: Callable[[str], ExternalErro
         return [Range()]  # Nothing lies in the middle between a number and NaN.
     is_day = isinstance(low, dt.date) and not isinstance(low, dt.datetime)
     span: Any = (high - low).days if is_day else high - low
-    steps: list[Any] = [_part(span, number, splits) for number in range(1, splits)]
+    steps: list[Any] = [
+        span * number // splits if isinstance(span, int) else span * number / splits
+        for number in range(1, splits)
+    ]
     if is_day:
         steps = [dt.timedelta(days=one) for one in steps]
     bounds = list(dict.fromkeys(low + step for step in steps if low + step > low))
     return [Range(begin, end) for begin, end in zip([None, *bounds], [*bounds, None], strict=True)]
-
-
-def _part(span: Any, number: int, splits: int) -> Any:
-    return span * number // splits if isinstance(span, int) else span * number / splits

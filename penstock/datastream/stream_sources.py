@@ -13,7 +13,7 @@ from penstock.common.time import Duration
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.common.types import Row
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.collection import CollectionSource
+from penstock.connectors.datagen import CollectionSource
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.socket_text import SocketTextSource
 from penstock.datastream.building.adapters import checked_type

@@ -15,8 +15,7 @@ import copy
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
@@ -45,8 +44,7 @@ from penstock.formats.avro_values import (
     type_info_of,
 )
 from penstock.formats.file_access import open_input, shown, size_of
-from penstock.formats.file_format import FileFormat, FileInputFormat
-from penstock.formats.file_listing import FilePiece
+from penstock.formats.file_format import FileFormat, FileInputFormat, FilePiece, RowsFileWriter
 from penstock.formats.text_lines import ROWS_PER_BATCH
 
 MAGIC: Final = b"Obj\x01"
@@ -355,6 +353,33 @@ class AvroSchema:
         return json.dumps(json.loads(self.text), separators=(",", ":"))
 
 
+class AvroEncoder:
+    """Writes records of a schema one after the other, without the schema. `refusal`: begins errors."""
+
+    def __init__(self, schema: AvroSchema, refusal: str, advice: str = "") -> None:
+        """`advice`: follows the error, before the record."""
+        self._schema = schema
+        self._refusal = refusal
+        self._advice = advice
+        self._convert: Convert | None = None
+
+    def write(self, made: io.BytesIO, value: Any) -> None:
+        """Raises: ValueError: the schema does not fit."""
+        if self._convert is None:
+            self._convert = to_avro(self._schema.parsed())
+        try:
+            write = extra("fastavro", "avro", "Avro").schemaless_writer
+            write(made, self._schema.with_values(), self._convert(value))
+        except Exception as error:  # fastavro raises many kinds of errors for bad values
+            raise ValueError(
+                f"{self._refusal}: {type(error).__name__}: {error}. {self._advice}Record: "
+                f"{bounded_repr(value, 200)}"
+            ) from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_convert": None}
+
+
 class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
     """The type of generic records: dicts, which travel as pickled bytes."""
 
@@ -417,27 +442,14 @@ class AvroRowSerializationSchema(SerializationSchema):
     def __init__(
         self, record_class: str | None = None, avro_schema_string: str | None = None
     ) -> None:
-        self._schema, self._row_type = _row_schema(type(self), record_class, avro_schema_string)
-        self._convert: Convert | None = None
+        schema, row_type = _row_schema(type(self), record_class, avro_schema_string)
+        self._encoder = AvroEncoder(schema, f"a record does not have the type {row_type}")
 
     def serialize(self, value: Any) -> bytes:
         """Return the record as bytes. Raises ValueError if the schema does not fit."""
-        schema = self._schema.parsed()
-        if self._convert is None:
-            self._convert = to_avro(schema)
         made = io.BytesIO()
-        try:
-            write = extra("fastavro", "avro", "Avro").schemaless_writer
-            write(made, self._schema.with_values(), self._convert(value))
-        except Exception as error:  # fastavro raises many kinds of errors for bad values
-            raise ValueError(
-                f"a record does not have the type {self._row_type}: {type(error).__name__}: "
-                f"{error}. Record: {bounded_repr(value, 200)}"
-            ) from error
+        self._encoder.write(made, value)
         return made.getvalue()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_convert": None}
 
 
 class AvroFormat(FileFormat):
@@ -534,47 +546,22 @@ class _AvroWriterFactory(BulkWriterFactory):
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
-
-    @cached_property
-    def _convert(self) -> Convert:
-        return to_avro(self._schema.parsed())
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_schema": self._schema}
+        self._encoder = AvroEncoder(schema, f"a record does not fit the Avro schema {schema}")
 
     def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
-        return _AvroWriter(file, self._schema, self.converted)
+        mark = os.urandom(SYNC_BYTES)
+        # Writes the header. A record that fails would leave its first fields in fastavro's block.
+        writer = extra("fastavro.write", "avro", "Avro").Writer
+        writer(file, self._schema.parsed(), sync_marker=mark)
+        blocks = BlockWriter(file, mark)
+        return RowsFileWriter(self.converted, lambda encoded: blocks.add(*encoded), blocks.flush)
 
     def converted(self, batch: Batch, value_type: Any = None) -> Encoded:
         assert isinstance(batch, RowBatch), "Avro files are written from rows"
-        write = extra("fastavro", "avro", "Avro").schemaless_writer
-        schema, convert, made = self._schema.with_values(), self._convert, io.BytesIO()
+        made = io.BytesIO()
         for value in batch.values:
-            try:
-                write(made, schema, convert(value))
-            except Exception as error:  # fastavro raises many kinds of errors for bad values
-                raise ValueError(
-                    f"a record does not fit the Avro schema {self._schema}: "
-                    f"{type(error).__name__}: {error}. Record: {bounded_repr(value, 200)}"
-                ) from error
+            self._encoder.write(made, value)
         return len(batch), made.getvalue()
-
-
-class _AvroWriter:
-    def __init__(
-        self, file: BinaryIO, schema: AvroSchema, converted: Callable[[Batch], Encoded]
-    ) -> None:
-        self._converted = converted
-        mark = os.urandom(SYNC_BYTES)
-        # Writes the header. A record that fails would leave its first fields in fastavro's block.
-        extra("fastavro.write", "avro", "Avro").Writer(file, schema.parsed(), sync_marker=mark)
-        self._blocks = BlockWriter(file, mark)
-
-    def write(self, batch: Batch | Encoded) -> None:
-        self._blocks.add(*(batch if isinstance(batch, tuple) else self._converted(batch)))
-
-    def finish(self) -> None:
-        self._blocks.flush()
 
 
 def _row_schema(

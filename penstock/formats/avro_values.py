@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.model.row import Row, make_row
+from penstock.engine.model.row import make_row
 from penstock.engine.model.texts.bounded_text import bounded_repr
-from penstock.formats.text_values import naive_utc
+from penstock.formats.text_values import fields_of, items_of, naive_utc
 
 Schema: TypeAlias = Any
 Convert: TypeAlias = Callable[[Any], Any]
@@ -252,26 +252,13 @@ def _dict_reader(readers: Mapping[str, Convert]) -> Convert:
 
 
 def _record_writer(writers: Mapping[str, Convert]) -> Convert:
-    fields = tuple(writers)
+    fields = list(writers)
 
     def write(value: Any) -> dict[str, Any]:
+        pairs = list(zip(fields, fields_of(value, fields), strict=True))
         if isinstance(value, Mapping):  # a missing field gets the schema's default
-            if not value.keys() <= writers.keys():
-                unknown = sorted(map(str, value.keys() - writers.keys()))
-                raise ValueError(
-                    f"the schema has no field {', '.join(map(repr, unknown))}, only {list(fields)}"
-                )
-            return _written(writers, [(name, value[name]) for name in fields if name in value])
-        if not isinstance(value, Row | tuple | list):
-            raise TypeError(
-                f"expected a Row, a tuple or a dict with {list(fields)}, got {bounded_repr(value)}"
-            )
-        values = list(value)
-        if len(values) != len(fields):
-            raise ValueError(
-                f"expected {len(fields)} fields {list(fields)}, got {bounded_repr(value)}"
-            )
-        return _written(writers, list(zip(fields, values, strict=True)))
+            pairs = [(name, one) for name, one in pairs if name in value]
+        return _written(writers, pairs)
 
     return write
 
@@ -310,12 +297,7 @@ def _whole(name: str, bits: int) -> Convert:
 
 
 def _array(element: Convert) -> Convert:
-    def convert(values: Any) -> list[Any]:
-        if isinstance(values, str | bytes | Mapping):
-            raise TypeError(f"expected a list for an Avro array, got {bounded_repr(values)}")
-        return [element(one) for one in values]
-
-    return convert
+    return lambda values: [element(one) for one in items_of(values)]
 
 
 def _optional(union: list[Schema]) -> Schema | None:

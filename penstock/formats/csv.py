@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
@@ -35,6 +35,27 @@ __all__ = [
     "CsvSchema",
     "CsvSchemaBuilder",
 ]
+
+
+class _FormBuilder:
+    """What the builders of both schemas share."""
+
+    def __init__(self, type_info: TypeInformation) -> None:
+        self._type = checked_row_type(type_info)
+        self._form = Form()
+
+    def _set(self, **changes: Any) -> Self:
+        self._form = replace(self._form, **changes)
+        return self
+
+    def set_array_element_delimiter(self, delimiter: str) -> Self:
+        return self._set(element_delimiter=text_of("set_array_element_delimiter", delimiter))
+
+    def set_quote_character(self, c: str) -> Self:
+        return self._set(quote=character("set_quote_character", c))
+
+    def set_escape_character(self, c: str) -> Self:
+        return self._set(escape=character("set_escape_character", c))
 
 
 class CsvRowDeserializationSchema(DeserializationSchema):
@@ -82,42 +103,21 @@ class CsvRowDeserializationSchema(DeserializationSchema):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_parsers": None}
 
-    class Builder:
+    class Builder(_FormBuilder):
         """Builds the schema. Defaults: comma, double quotes, ';' between the elements of arrays."""
 
-        def __init__(self, type_info: TypeInformation) -> None:
-            self._type = checked_row_type(type_info)
-            self._form = Form()
-
-        def _set(self, **changes: Any) -> CsvRowDeserializationSchema.Builder:
-            self._form = replace(self._form, **changes)
-            return self
-
-        def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+        def set_field_delimiter(self, delimiter: str) -> Self:
             return self._set(delimiter=character("set_field_delimiter", delimiter))
 
-        def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
+        def set_allow_comments(self, allow_comments: bool) -> Self:
             """Set whether lines that start with '#' are skipped."""
             return self._set(allows_comments=allow_comments)
 
-        def set_array_element_delimiter(
-            self, delimiter: str
-        ) -> CsvRowDeserializationSchema.Builder:
-            return self._set(element_delimiter=text_of("set_array_element_delimiter", delimiter))
-
-        def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            return self._set(quote=character("set_quote_character", c))
-
-        def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            return self._set(escape=character("set_escape_character", c))
-
-        def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
+        def set_null_literal(self, null_literal: str) -> Self:
             """Set the text of fields that are None."""
             return self._set(null=null_literal)
 
-        def set_ignore_parse_errors(
-            self, ignore_parse_errors: bool
-        ) -> CsvRowDeserializationSchema.Builder:
+        def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> Self:
             """Set whether errors are ignored.
 
             Fields that cannot be read, or are missing, are then None. Messages that are not CSV, or
@@ -154,21 +154,13 @@ class CsvRowSerializationSchema(SerializationSchema):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_formats": None}
 
-    class Builder:
+    class Builder(_FormBuilder):
         """Builds the schema. Defaults: as for reading; lines end with a line feed."""
 
-        def __init__(self, type_info: TypeInformation) -> None:
-            self._type = checked_row_type(type_info)
-            self._form = Form()
-
-        def _set(self, **changes: Any) -> CsvRowSerializationSchema.Builder:
-            self._form = replace(self._form, **changes)
-            return self
-
-        def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
+        def set_field_delimiter(self, c: str) -> Self:
             return self._set(delimiter=character("set_field_delimiter", c))
 
-        def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
+        def set_line_delimiter(self, delimiter: str) -> Self:
             """Set the end of a line: a line feed, a carriage return, both, or nothing."""
             if delimiter not in {"\n", "\r", "\r\n", ""}:
                 raise ConfigurationError(
@@ -176,20 +168,11 @@ class CsvRowSerializationSchema(SerializationSchema):
                 )
             return self._set(line_delimiter=delimiter)
 
-        def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            return self._set(element_delimiter=text_of("set_array_element_delimiter", delimiter))
-
-        def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
+        def disable_quote_character(self) -> Self:
             """Write fields without quotes."""
             return self._set(quote=None)
 
-        def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            return self._set(quote=character("set_quote_character", c))
-
-        def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            return self._set(escape=character("set_escape_character", c))
-
-        def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
+        def set_null_literal(self, s: str) -> Self:
             """Set the text that is written for None; by default an empty field."""
             return self._set(null=s)
 

@@ -10,7 +10,7 @@ import codecs
 import contextlib
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -39,8 +39,7 @@ from penstock.formats.csv_values import (
     text_of,
 )
 from penstock.formats.file_access import open_unpacked, shown, size_of
-from penstock.formats.file_format import FileFormat
-from penstock.formats.file_listing import FilePiece, FoundFile
+from penstock.formats.file_format import FileFormat, FilePiece, FoundFile, RowsFileWriter
 from penstock.formats.text_lines import ROWS_PER_BATCH
 from penstock.formats.text_values import for_fields
 
@@ -443,30 +442,16 @@ class _CsvWriterFactory(BulkWriterFactory):
         return {"_schema": self._schema, "can_be_concatenated": self.can_be_concatenated}
 
     def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
-        return _CsvWriter(file, self._schema, self.converted)
+        form = self._schema.form
+        if self._schema.has_header:
+            names = map(quoting(form), [column.name for column in self._schema.columns])
+            file.write((joined([*names], form) + form.line_delimiter).encode())
+        return RowsFileWriter(self.converted, file.write)
 
     def converted(self, batch: Batch, value_type: Any = None) -> bytes:
         assert isinstance(batch, RowBatch), "CSV files are written from rows"
         schema = self._schema
         return lines_of(batch.values, schema.row_type, self._formats, schema.form)
-
-
-class _CsvWriter:
-    def __init__(
-        self, file: BinaryIO, schema: CsvSchema, converted: Callable[[Batch], bytes]
-    ) -> None:
-        self._file = file
-        self._converted = converted
-        form = schema.form
-        if schema.has_header:
-            names = map(quoting(form), [column.name for column in schema.columns])
-            self._file.write((joined([*names], form) + form.line_delimiter).encode())
-
-    def write(self, batch: Batch | bytes) -> None:
-        self._file.write(batch if isinstance(batch, bytes) else self._converted(batch))
-
-    def finish(self) -> None:
-        return
 
 
 def _type(method: str, type_info: Any) -> TypeInformation:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -178,33 +179,29 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         """Builds the schema; `type_info` or `json_schema` is required."""
 
         def __init__(self) -> None:
-            self._type: RowTypeInfo | None = None
-            self._fails_on_missing_field = False
-            self._ignores_errors = False
-            self._takes_arrays = False
+            self._settings: dict[str, Any] = {}
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
             """Set the ROW type of the values."""
-            self._type = checked_row_type(type_info)
-            self._takes_arrays = False
+            self._settings |= {"row_type": checked_row_type(type_info), "takes_arrays": False}
             return self
 
         def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
             """Derive the ROW type from the text of a JSON Schema of an object."""
             if json_schema is None:
                 raise TypeError("The json_schema must not be None.")
-            self._type = checked_row_type(type_of_schema(json_schema))
-            self._takes_arrays = True
+            row_type = checked_row_type(type_of_schema(json_schema))
+            self._settings |= {"row_type": row_type, "takes_arrays": True}
             return self
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
             """Treat a missing field as an error."""
-            self._fails_on_missing_field = True
+            self._settings["fails_on_missing_field"] = True
             return self
 
         def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
             """Read fields that cannot be read as None; skip messages that are not JSON objects."""
-            self._ignores_errors = True
+            self._settings["ignores_errors"] = True
             return self
 
         def build(self) -> JsonRowDeserializationSchema:
@@ -212,22 +209,17 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
             Raises ConfigurationError if settings are missing or contradict each other.
             """
-            if self._type is None:
+            if "row_type" not in self._settings:
                 raise ConfigurationError(
                     "JsonRowDeserializationSchema needs a type: call type_info() or json_schema()."
                 )
-            if self._fails_on_missing_field and self._ignores_errors:
+            if {"fails_on_missing_field", "ignores_errors"} <= self._settings.keys():
                 raise ConfigurationError(
                     "JSON format doesn't support failOnMissingField and ignoreParseErrors are "
                     "both true: call only one of fail_on_missing_field() and "
                     "ignore_parse_errors()."
                 )
-            return JsonRowDeserializationSchema(
-                self._type,
-                fails_on_missing_field=self._fails_on_missing_field,
-                ignores_errors=self._ignores_errors,
-                takes_arrays=self._takes_arrays,
-            )
+            return JsonRowDeserializationSchema(**self._settings)
 
 
 class JsonRowSerializationSchema(SerializationSchema):
@@ -239,10 +231,11 @@ class JsonRowSerializationSchema(SerializationSchema):
     def __init__(self, row_type: RowTypeInfo) -> None:
         """Raises: TypeError: JSON has no form for the type of a field."""
         self._row_type = row_type
-        self._texts = RowTexts(row_type)
+        _ = self._texts
 
-    _texts: RowTexts | None = None
-    """Also of one that an earlier release has pickled."""
+    @cached_property
+    def _texts(self) -> RowTexts:
+        return RowTexts(self._row_type)
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
@@ -254,14 +247,14 @@ class JsonRowSerializationSchema(SerializationSchema):
 
         Raises ValueError if the value is not of the declared type.
         """
-        return as_bytes(self._writer().one(value))
+        return as_bytes(self._texts.one(value))
 
     def serialize_values(self, values: Sequence[Any]) -> list[bytes]:
         """Return the objects of all values. Raises: as `serialize`, for the first value that raises."""
         if self._is_extended():
             return super().serialize_values(values)
         try:
-            return encoded(self._writer().all(values))
+            return encoded(self._texts.all(values))
         except Exception:  # Which one is the first?
             return super().serialize_values(values)
 
@@ -270,7 +263,7 @@ class JsonRowSerializationSchema(SerializationSchema):
         if self._is_extended() or len(columns) != len(self._row_type.get_field_names()):
             return None
         try:
-            return encoded(self._writer().of_columns(columns, count))
+            return encoded(self._texts.of_columns(columns, count))
         except Exception:  # The Row that has the value raises it again.
             return None
 
@@ -278,13 +271,8 @@ class JsonRowSerializationSchema(SerializationSchema):
         """Whether a class derived from this one writes rows otherwise."""
         return type(self).serialize is not JsonRowSerializationSchema.serialize
 
-    def _writer(self) -> RowTexts:
-        if self._texts is None:
-            self._texts = RowTexts(self._row_type)
-        return self._texts
-
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_texts": None}
+        return {name: one for name, one in self.__dict__.items() if name != "_texts"}
 
     class Builder:
         """Builds the schema; the type is required."""

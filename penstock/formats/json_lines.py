@@ -20,8 +20,7 @@ from penstock.engine.model.texts.bounded_text import bounded_repr, bounded_str
 from penstock.engine.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.engine.runtime.records.dead_letters import Malformed, MarkedRows, decoded
 from penstock.formats.file_access import shown
-from penstock.formats.file_format import FileFormat
-from penstock.formats.file_listing import FilePiece, FoundFile
+from penstock.formats.file_format import FileFormat, FilePiece, FoundFile
 from penstock.formats.json import JsonRowDeserializationSchema
 from penstock.formats.json_columns import FieldsReader, fields_in_order, json_schema_of, read_lines
 from penstock.formats.text_lines import ROWS_PER_BATCH, TextLineFormat, in_parts

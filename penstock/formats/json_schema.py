@@ -14,17 +14,16 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from penstock.common.typeinfo import TypeInformation, Types
-from penstock.engine.model.row import Row
 from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.formats.json_texts import json_text
-from penstock.formats.text_values import formatter_of
+from penstock.formats.text_values import fields_of, formatter_of, items_of
 
 _FORMATS: Final = {
     "date-time": Types.SQL_TIMESTAMP,
@@ -294,7 +293,7 @@ def _writer_of(shape: JsonShape) -> Write:
         return _tuple_writer(shape)
     if shape.kind == "array":
         item = writer_of(shape.parts[0])
-        return lambda values: f"[{','.join(map(item, _items(values)))}]"
+        return lambda values: f"[{','.join(map(item, items_of(values)))}]"
     if shape.kind == "map":
         value = writer_of(shape.parts[0])
         return _map_writer(value)
@@ -321,7 +320,7 @@ def _object_writer(shape: JsonShape) -> Write:
     def write(value: Any) -> str:
         made = []
         for name, key, one, put, null in zip(
-            names, keys, _values_of(value, names), writers, nulls, strict=True
+            names, keys, fields_of(value, names), writers, nulls, strict=True
         ):
             if one is None:
                 text = null()
@@ -355,34 +354,10 @@ def _tuple_writer(shape: JsonShape) -> Write:
     names = [f"f{place}" for place in range(len(writers))]
 
     def write(value: Any) -> str:
-        values = zip(writers, _values_of(value, names), strict=True)
+        values = zip(writers, fields_of(value, names), strict=True)
         return f"[{','.join(put(one) for put, one in values)}]"
 
     return write
-
-
-def _values_of(value: Any, names: list[str]) -> list[Any]:
-    """A dict by names, anything else by position."""
-    if isinstance(value, Mapping):
-        strange = next((name for name in value if name not in names), None)
-        if strange is not None:
-            raise ValueError(f"the schema has no field {strange!r}, only {names}")
-        return [value.get(name) for name in names]
-    if not isinstance(value, Row | tuple | list):
-        raise TypeError(
-            f"expected a Row, a tuple or a dict with {names}, got {bounded_repr(value)}"
-        )
-    values = list(value)
-    if len(values) != len(names):
-        raise ValueError(f"expected {len(names)} fields {names}, got {bounded_repr(value)}")
-    return values
-
-
-def _items(value: Any) -> Any:
-    # Texts and dicts have items too, but nobody means them.
-    if isinstance(value, str | bytes | bytearray | Mapping):
-        raise TypeError(f"expected a list, got {bounded_repr(value)}")
-    return value
 
 
 def _string_writer(shape: JsonShape) -> Write:

@@ -43,7 +43,6 @@ class RowTexts:
     def __init__(self, row_type: RowTypeInfo) -> None:
         self._row_type = row_type
         self._names = [json_text(name) for name in row_type.get_field_names()]
-        self._writers = for_fields(row_type, _writer)
         self._all_writers = for_fields(row_type, _all_writer)
         fields = ",".join(f"{name.replace('%', '%%')}:%s" for name in self._names)
         self._form = f"{{{fields}}}"
@@ -56,9 +55,7 @@ class RowTexts:
                 f"number of elements in the row {bounded_repr(row)} is different from number of "
                 f"field names: {len(self._names)}"
             )
-        values = [one for (one,) in declared_columns([[value] for value in values], self._row_type)]
-        fields = zip(self._names, self._writers, values, strict=True)
-        return f"{{{','.join(f'{name}:{make(value)}' for name, make, value in fields)}}}"
+        return self.of_columns([[value] for value in values], 1)[0]
 
     def all(self, rows: Sequence[Any]) -> list[str]:
         """The text of each row. Raises: if `one` raises for one of them, but it may be another error."""

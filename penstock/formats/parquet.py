@@ -7,7 +7,7 @@ pyarrow schema, and a file may be read without a declared type.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import cached_property
 from typing import Any, BinaryIO, Final
 
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.engine.model.errors import ConfigurationError, UserCodeError
+from penstock.engine.model.setting_checks import check_whole
 from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to, is_columnar
 from penstock.engine.runtime.codecs.time_columns import epoch_ms, nanos_as_micros
 from penstock.engine.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
@@ -25,8 +26,7 @@ from penstock.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
 from penstock.formats.avro_values import Convert, arrow_type_of, from_arrow, to_avro
 from penstock.formats.column_files import column_of_file, columns_of_file, schema_of
 from penstock.formats.file_access import arrow_input, shown
-from penstock.formats.file_format import BulkFormat, FileFormat
-from penstock.formats.file_listing import FilePiece
+from penstock.formats.file_format import BulkFormat, FileFormat, FilePiece, RowsFileWriter
 from penstock.formats.text_lines import ROWS_PER_BATCH
 
 DEFAULT_BATCH_ROWS: Final = 65_536
@@ -50,10 +50,7 @@ class ParquetFormat(BulkFormat):
         timestamps: str | None = None,
         type_info: TypeInformation | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise ConfigurationError(
-                f"ParquetFormat: batch_size must be 1 or more, got {batch_size}."
-            )
+        check_whole("ParquetFormat: batch_size", batch_size, 1)
         if columns is None and isinstance(type_info, RowTypeInfo):
             columns = type_info.get_field_names()
         self._columns = None if columns is None else list(columns)
@@ -295,28 +292,14 @@ class _AvroParquetFactory(BulkWriterFactory):
         return {"_schema": self._schema, "_columns": self._columns}
 
     def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
-        return _AvroParquetWriter(file, self._columns, self.converted)
+        writer = _ParquetWriter(file, self._columns, None, "snappy", DEFAULT_ROW_GROUP_ROWS)
+        return RowsFileWriter(self.converted, writer.write, writer.finish)
 
     def converted(self, batch: Batch, value_type: Any = None) -> ColumnBatch:
         assert isinstance(batch, RowBatch), "generic records are rows"
         rows = [self._convert(value) for value in batch.values]
         arrays = [column_of_file([row.get(one.name) for row in rows], one) for one in self._columns]
         return ColumnBatch(pa.RecordBatch.from_arrays(arrays, schema=self._columns), None)
-
-
-class _AvroParquetWriter:
-    def __init__(
-        self, file: BinaryIO, columns: pa.Schema, converted: Callable[[Batch], ColumnBatch]
-    ) -> None:
-        self._converted = converted
-        self._writer = _ParquetWriter(file, columns, None, "snappy", DEFAULT_ROW_GROUP_ROWS)
-
-    def write(self, batch: Batch) -> None:
-        is_converted = isinstance(batch, ColumnBatch)
-        self._writer.write(batch if is_converted else self._converted(batch))
-
-    def finish(self) -> None:
-        self._writer.finish()
 
 
 def _of_record(schema: AvroSchema, where: str) -> AvroSchema:

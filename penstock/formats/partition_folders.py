@@ -20,8 +20,7 @@ from penstock.engine.runtime.codecs.convert import arrow_schema, is_columnar
 from penstock.engine.runtime.elements import Batch, ColumnBatch
 from penstock.engine.runtime.records.dead_letters import Malformed
 from penstock.formats.file_access import Address, is_remote, shown
-from penstock.formats.file_format import FileFormat
-from penstock.formats.file_listing import FilePiece, FoundFile
+from penstock.formats.file_format import FileFormat, FilePiece, FoundFile
 from penstock.formats.text_values import checked_row_type, parser_of
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"

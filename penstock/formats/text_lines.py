@@ -17,8 +17,7 @@ from penstock.common.serialization import known_charset
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.engine.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.formats.file_access import compression_of, is_remote, open_unpacked, size_of
-from penstock.formats.file_format import FileFormat
-from penstock.formats.file_listing import FilePiece, FoundFile, cut
+from penstock.formats.file_format import FileFormat, FilePiece, FoundFile, cut
 
 CHUNK_BYTES: Final = 256 * 1024
 ROWS_PER_BATCH: Final = 4096

@@ -10,12 +10,13 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from penstock.engine.model import types as t
+from penstock.engine.model.row import Row
 from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.engine.model.time import Instant
 from penstock.engine.model.type_information import (
@@ -110,6 +111,33 @@ def declared_columns(columns: Iterable[Sequence[Any]], row_type: t.RowTypeInfo) 
         except MISFIT as error:
             raise ValueError(f"field {name!r}: {error}") from error
     return made
+
+
+def fields_of(value: Any, names: Sequence[str], of: str = "the schema") -> list[Any]:
+    """The fields of a record: of a dict by names, where a missing one is None, of a Row, a tuple or a list by position.
+
+    Raises: ValueError: it has other fields. TypeError: it is something else. `of`: has the fields, for the error.
+    """
+    if isinstance(value, Mapping):
+        strange = next((name for name in value if name not in names), None)
+        if strange is not None:
+            raise ValueError(f"{of} has no field {strange!r}, only {names}")
+        return [value.get(name) for name in names]
+    if not isinstance(value, Row | tuple | list):
+        raise TypeError(
+            f"expected a Row, a tuple or a dict with {names}, got {bounded_repr(value)}"
+        )
+    values = list(value)
+    if len(values) != len(names):
+        raise ValueError(f"expected {len(names)} fields {names}, got {bounded_repr(value)}")
+    return values
+
+
+def items_of(value: Any) -> Any:
+    """The value. Raises: TypeError: it is a text or a dict. They have items too, but nobody means them."""
+    if isinstance(value, str | bytes | bytearray | Mapping):
+        raise TypeError(f"expected a list, got {bounded_repr(value)}")
+    return value
 
 
 def checked_row_type(type_info: t.TypeInformation) -> t.RowTypeInfo:

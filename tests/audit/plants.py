@@ -6,7 +6,7 @@ A plant is a function of a monkeypatch; its docstring says what is broken.
 from dataclasses import replace
 
 from penstock.connectors import sql_sink
-from penstock.connectors.sql.pieces import loads_piece
+from penstock.connectors.sql.staged import loads_piece
 from penstock.connectors.sql.tables import SqlDatabase
 from penstock.engine.hosting.taskmanager.task import barriers as task_barriers
 from penstock.engine.hosting.taskmanager.task import restore as in_flight_restore

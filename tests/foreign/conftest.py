@@ -16,7 +16,7 @@ PROGRAM = """
 import sys
 from penstock.common import Configuration, Types, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 
 configuration = Configuration()
 for setting in sys.argv[1:]:

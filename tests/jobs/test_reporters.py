@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.functions import MapFunction, RuntimeContext
 from penstock.engine.hosting.local.minicluster import MiniCluster

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.model.errors import ConfigurationError
 from penstock.ops.reporters.running import stop_reporters

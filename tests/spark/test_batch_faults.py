@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from penstock.common import Configuration, Encoder, Types, WatermarkStrategy
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.connectors.file_system import BucketAssigner, FileSink
-from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream import MapFunction, RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.engine.model.errors import JobExecutionError
 from penstock.engine.model.states import ExecutionState

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from penstock.common import Configuration, Encoder, Row, Types, WatermarkStrategy
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.connectors.file_system import FileSink
-from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream import MapFunction, RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.engine.model.config import Settings
 from tests.spark.sessions import FAILS_FAST, LOCAL

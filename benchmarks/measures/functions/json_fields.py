@@ -22,7 +22,7 @@ from penstock.engine.runtime.operators import FilterOperator, MapOperator
 from penstock.engine.runtime.operators.stateless import FunctionOperator
 from penstock.formats import json_columns as records
 from penstock.formats.file_format import FileFormat
-from penstock.formats.file_listing import FilePiece
+from penstock.formats.file_format import FilePiece
 
 ABOUT = __doc__.split("\n\n", maxsplit=1)[1].strip()
 LINES = 200_000

@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from penstock.engine.model.errors import RefusedForGood
 from penstock.engine.model.metrics import Measured, MetricType
@@ -44,6 +44,7 @@ from penstock.engine.runtime.sources.reader_base import QueueEnumerator, SourceR
 
 
 _NOTHING: Final[Mapping[Any, Any]] = {}
+Kept = TypeVar("Kept")
 
 
 class CommittingSplitReader(SplitReader):
@@ -72,6 +73,13 @@ class CommittingSplitReader(SplitReader):
 
         A failure does no harm: the job restarts from its checkpoints, not from these positions.
         """
+
+
+def taken_up_to(kept: dict[int, Kept], checkpoint_id: int) -> Kept | None:
+    """Takes what is kept for checkpoints up to this one. Returns that of the latest; None: there is none."""
+    done = sorted(one for one in kept if one <= checkpoint_id)
+    found = [kept.pop(one) for one in done]
+    return found[-1] if found else None
 
 
 class CommittingReader(SourceReaderBase):
@@ -107,10 +115,7 @@ class CommittingReader(SourceReaderBase):
             self._to_commit[checkpoint_id] = dict(self._positions)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        done = [one for one in self._to_commit if one <= checkpoint_id]
-        positions = self._to_commit[max(done)] if done else {}
-        for one in done:
-            del self._to_commit[one]
+        positions = taken_up_to(self._to_commit, checkpoint_id)
         if positions and self._split_reader is not None:
             self._split_reader.to_commit = positions
             self.run_on_fetcher(self._split_reader.commit)
@@ -206,10 +211,33 @@ class Poller:
         """Release connections."""
 
 
+class QueuePoller(Poller):
+    """A poller whose client puts what comes into `waiting`, on threads of its own. `changed` guards the state that they share."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.waiting: deque[Any] = deque()
+        self._is_woken = False
+
+    def wake_up(self) -> None:
+        with self.changed:
+            self._is_woken = True
+            self.changed.notify_all()
+
+    def taken(
+        self, most: int, wait_s: float, has_news: Callable[[], object] = lambda: False
+    ) -> list[Any]:
+        """What has come, in order, at most so much. It waits for something to come, for `wake_up`, or until `has_news`."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.waiting or self._is_woken or has_news(), wait_s)
+            self._is_woken = False
+            return [self.waiting.popleft() for _ in range(min(len(self.waiting), most))]
+
+
 class PollingSource(Source):
     """A source without splits. A subclass makes its Pollers.
 
-    `shards`: how many pollers there are. They are spread over the subtasks, so a subtask may have several, or none; their
+    `is_bounded`: whether its pollers come to an end. `shards`: how many pollers there are. They are spread over the subtasks, so a subtask may have several, or none; their
     number stays when the parallelism changes.
 
     Each record comes exactly once if `open` goes on exactly behind a position, and at least once if the other side sends
@@ -217,11 +245,12 @@ class PollingSource(Source):
     """
 
     shards: int = 1
+    is_bounded: bool = False
     default_parallelism: int | None = 1
 
     @property
     def boundedness(self) -> Boundedness:
-        return Boundedness.CONTINUOUS_UNBOUNDED
+        return Boundedness.of(is_bounded=self.is_bounded)
 
     @abstractmethod
     def create_poller(self, shard: int) -> Poller:

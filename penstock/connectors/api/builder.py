@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from penstock.connectors.api.base import DeliveryGuarantee
 from penstock.connectors.clients.tls import TlsFiles
@@ -47,10 +47,10 @@ class SettingsBuilder(ABC):
     def _call(self, setter: str) -> str:
         return f"{self.name}.{setter}" if self.name else setter
 
-    def _with_a(self, kind: type, setter: str, **change: Any) -> Self:
-        """Raises: ConfigurationError: the value is of another kind."""
-        ((name, value),) = change.items()
-        return self._with(**{name: checked_kind(self._call(setter), value, kind)})
+    def _with_a(self, kind: type, setter: str, **changes: Any) -> Self:
+        """Raises: ConfigurationError: the first value is of another kind."""
+        checked_kind(self._call(setter), next(iter(changes.values())), kind)
+        return self._with(**changes)
 
     def _with_number(
         self, setter: str, least: int, most: int | None = None, **changes: Any
@@ -103,6 +103,79 @@ class TlsBuilder(SettingsBuilder):
                 "missing."
             )
         return self._with(tls=TlsFiles(ca_file, certificate_file, key_file))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Where the servers of a source or sink are, and who logs in. As text it shows neither user nor password.
+
+    `ports`: those that a URL leaves out, by its scheme. `secure`: the scheme with TLS.
+    """
+
+    urls: tuple[str, ...] = field(default=(), repr=False)
+    login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
+    tls: TlsFiles | None = None
+
+    ports: ClassVar[Mapping[str, int]] = {}
+    secure: ClassVar[str] = ""
+    takes_path: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return ",".join(map(self._shown, map(urlsplit, self.urls)))
+
+    @property
+    def credentials(self) -> tuple[str | None, str | None]:
+        """User and password: those of `login`, or of the first URL."""
+        parts = urlsplit(self.urls[0])
+        if self.login != (None, None) or parts.username is None:
+            return self.login
+        return unquote(parts.username), unquote(parts.password or "")
+
+    @property
+    def has_tls(self) -> bool:
+        return any(url.startswith(f"{self.secure}:") for url in self.urls)
+
+    def _shown(self, parts: SplitResult) -> str:
+        path = parts.path if self.takes_path else ""
+        if not parts.hostname:
+            return f"{parts.scheme}://{path}"
+        return f"{parts.scheme}://{parts.hostname}:{parts.port or self.ports[parts.scheme]}{path}"
+
+
+class ServerBuilder(TlsBuilder):
+    """What builders for servers with a URL share. `begin`: a class of `ServerSettings`. `form`: of its URLs, for errors."""
+
+    form: ClassVar[str]
+
+    def set_credentials(self, username: str | None, password: str | None) -> Self:
+        """Set user and password, instead of writing them into the URL."""
+        return self._with(login=(username, password))
+
+    def _with_urls(self, *urls: str) -> Self:
+        """Raises: ConfigurationError, which does not show the password: one is no URL of `form`."""
+        where, kind = self._call("set_url"), self.begin
+        for url in urls:
+            parts = parts_of_url(where, url, self.form)
+            is_local = parts.scheme == "unix"
+            is_right = parts.scheme in kind.ports and parts.port != 0
+            is_there = bool(parts.path if is_local else parts.hostname)
+            if not (is_right and is_there) or (parts.path.strip("/") and not kind.takes_path):
+                raise ConfigurationError(
+                    f"{where}: got the scheme {parts.scheme!r}, the host {parts.hostname!r} and "
+                    f"the port {parts.port}, expected {self.form}."
+                )
+        return self._with(urls=urls)
+
+    def _complete(self, **calls: str) -> Any:
+        """The settings. Raises: ConfigurationError: one is missing, or there are files of TLS for a URL without."""
+        settings = super()._complete(**calls)
+        if settings.tls is not None and not settings.has_tls:
+            plain = next(iter(settings.ports))
+            raise ConfigurationError(
+                f"{self.name}.set_tls: the URL is without TLS. Write {settings.secure}:// instead "
+                f"of {plain}://."
+            )
+        return settings
 
 
 class MessageSourceBuilder(SettingsBuilder):

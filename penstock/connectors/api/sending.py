@@ -85,9 +85,15 @@ class RowsWriter(ABC):
 
 
 class StagingSink(Sink):
-    """Stages records for a committer if it writes exactly once, and otherwise writes them directly. `_settings` has a `guarantee`."""
+    """Stages records for a committer if it writes exactly once, and otherwise writes them directly. `settings` has a `guarantee`."""
 
-    _settings: Any
+    def __init__(self, settings: Any) -> None:
+        """Use the builder. Raises ConfigurationError: a setting is missing, or two contradict each other."""
+        self._settings = settings
+        self._check()
+
+    def _check(self) -> None:
+        """Raises: ConfigurationError: a setting is missing, or two contradict each other."""
 
     @property
     def is_exactly_once(self) -> bool:
@@ -111,7 +117,19 @@ class StagingSink(Sink):
 
 
 class Outlet(ABC, Generic[One]):
-    """Makes entries of records, and sends them to the target system. A writer or a committer has one."""
+    """Makes entries of records, and sends them to the target system. A writer or a committer has one.
+
+    `most`, `most_bytes`: of the entries that are sent together. `link`: what `connect` has made; None: nothing is sent, entries are staged.
+    """
+
+    most: ClassVar[int] = 1000
+    most_bytes: ClassVar[int] = 1 << 20
+
+    def __init__(self, settings: Any, where: str) -> None:
+        """`where`: begins errors."""
+        self._settings = settings
+        self._where = where
+        self.link: Any = None
 
     @abstractmethod
     def converted(self, values: Sequence[Any]) -> list[One]:
@@ -121,16 +139,17 @@ class Outlet(ABC, Generic[One]):
     def size(self, one: One) -> int:
         """The bytes of an entry, as they are counted."""
 
-    @abstractmethod
     def pieces(self, converted: list[One]) -> Iterable[Sequence[One]]:
         """The entries that are sent together."""
+        return pieces_of(converted, self.size, self.most, self.most_bytes)
 
     def pieces_to_stage(self, converted: list[One]) -> Iterable[Sequence[One]]:
         """The entries that are committed together."""
         return self.pieces(converted)
 
-    def open(self) -> None:
-        """Prepare for `send` and `commit`. Not called where entries are only staged."""
+    @abstractmethod
+    def connect(self) -> Any:
+        """Make the link for `send` and `commit`."""
 
     @abstractmethod
     def send(self, piece: Sequence[One]) -> int:
@@ -146,6 +165,9 @@ class Outlet(ABC, Generic[One]):
 
     def close(self) -> None:
         """Release connections."""
+        if self.link is not None:
+            self.link.close()
+            self.link = None
 
 
 class PieceSink(StagingSink):
@@ -154,19 +176,19 @@ class PieceSink(StagingSink):
     accepts = Accepts.ROWS
     is_converting = True
     name: ClassVar[str]
-
-    @abstractmethod
-    def outlet(self, where: str) -> Outlet[Any]:
-        """`where`: begins errors."""
+    outlet: ClassVar[type[Outlet[Any]]]
 
     def direct_writer(self, context: WriterContext) -> SinkWriter:
-        return DirectWriter(self.outlet(subtask_of(self.name, context)), self.name)
+        return DirectWriter(self._outlet_of(context), self.name)
 
     def staging_writer(self, context: WriterContext) -> SinkWriter:
-        return StagingWriter(self.outlet(subtask_of(self.name, context)), self.name, context)
+        return StagingWriter(self._outlet_of(context), self.name, context)
 
     def committer(self) -> Committer:
-        return OutletCommitter(self.outlet(f"{self.name}, commit"))
+        return OutletCommitter(self.outlet(self._settings, f"{self.name}, commit"))
+
+    def _outlet_of(self, context: WriterContext) -> Outlet[Any]:
+        return self.outlet(self._settings, subtask_of(self.name, context))
 
 
 class _OutletWriter(RowsWriter, Generic[One]):
@@ -184,7 +206,7 @@ class DirectWriter(_OutletWriter[One]):
 
     def __init__(self, outlet: Outlet[One], sink_name: str) -> None:
         super().__init__(outlet, sink_name)
-        outlet.open()
+        outlet.link = outlet.connect()
 
     def write_converted(self, converted: list[One], watermark_ms: int) -> None:
         for piece in self.outlet.pieces(converted):
@@ -234,18 +256,14 @@ class OutletCommitter(Committer):
 
     def __init__(self, outlet: Outlet[Any]) -> None:
         self._outlet = outlet
-        self._is_open = False
 
     def commit(self, committables: Sequence[object]) -> None:
-        if not self._is_open:
-            self._outlet.open()
-            self._is_open = True
+        if self._outlet.link is None:
+            self._outlet.link = self._outlet.connect()
         self._outlet.commit(committables)
 
     def abort(self, job_prefix: str) -> None:
         """Nothing is sent before its commit."""
 
     def close(self) -> None:
-        if self._is_open:
-            self._outlet.close()
-            self._is_open = False
+        self._outlet.close()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, Self
 
@@ -18,8 +18,8 @@ from penstock.connectors.cdc.records import (
     ROWS,
     JsonDebeziumDeserializationSchema,
 )
-from penstock.connectors.cdc.splits import TableId
-from penstock.connectors.sql.errors import QUERY_TIMEOUT_S, checked_timeout
+from penstock.connectors.cdc.tables import TableId
+from penstock.connectors.sql.engine import QUERY_TIMEOUT_S, checked_timeout
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.time import Duration
 
@@ -76,16 +76,9 @@ class StartupOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLimits:
-    """About how many rows of a table one reader takes at once, and how long the server may take for one answer."""
-
-    chunk_rows: int = CHUNK_ROWS
-    timeout_s: float = QUERY_TIMEOUT_S
-
-
-@dataclass(frozen=True, slots=True)
 class CdcSettings:
-    """What the builder collected. `parameters`: more of the database's client, such as sslmode. `database`: PostgreSQL's."""
+    """What the builder collected. `chunk_rows`: about how many rows of a table one reader takes at once. `timeout_s`: how long the server
+    may take for one answer. `parameters`: more of the database's client, such as sslmode. `database`: PostgreSQL's."""
 
     host: str = ""
     port: int = 0
@@ -97,7 +90,8 @@ class CdcSettings:
     mode: ChangelogMode = ChangelogMode.ALL
     metadata: tuple[str, ...] = ()
     form: str = ROWS
-    limits: ReadLimits = field(default_factory=ReadLimits)
+    chunk_rows: int = CHUNK_ROWS
+    timeout_s: float = QUERY_TIMEOUT_S
     ignores_truncate: bool = False
     parameters: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -107,6 +101,7 @@ class CdcBuilder(SettingsBuilder):
 
     modes: ClassVar[tuple[str, ...]]
     _names: tuple[str, ...] = ()
+    _schemas: tuple[str, ...] = ()
 
     def hostname(self, hostname: str) -> Self:
         """Set the host of the database; for PostgreSQL also the directory of its Unix socket."""
@@ -125,6 +120,15 @@ class CdcBuilder(SettingsBuilder):
         if not isinstance(password, str):  # an error shows no password
             raise ConfigurationError(f"{self._call('password')}: expected a text.")
         return self._with(password=password)
+
+    def table_list(self, *tables: str) -> Self:
+        """Set the tables, as "schema.table"; of MySQL "database.table". They need a primary key, and in MySQL InnoDB."""
+        self._names = tables
+        return self
+
+    def connection_parameters(self, parameters: dict[str, Any]) -> Self:
+        """Set more parameters of the client, libpq or PyMySQL's connect, such as {"sslmode": "verify-full"} or {"ssl_ca": path}."""
+        return self._with(parameters=dict(parameters))
 
     def startup_options(self, options: StartupOptions) -> Self:
         """Set where a new job begins; by default with a snapshot of the tables."""
@@ -163,7 +167,7 @@ class CdcBuilder(SettingsBuilder):
         A query that sorts a large table gives no answer before it is done. Not in Flink CDC.
         """
         timeout_s = checked_timeout(self._call("timeout"), timeout)
-        return self._with(limits=replace(self._settings.limits, timeout_s=timeout_s))
+        return self._with(timeout_s=timeout_s)
 
     def split_size(self, rows: int) -> Self:
         """Set about how many rows of a table one reader takes at once; 8,096 by default."""
@@ -171,7 +175,7 @@ class CdcBuilder(SettingsBuilder):
             raise ConfigurationError(
                 f"{self._call('split_size')}: expected 1 or more rows, got {rows!r}."
             )
-        return self._with(limits=replace(self._settings.limits, chunk_rows=rows))
+        return self._with(chunk_rows=rows)
 
     def ignore_truncate(self, *, ignores: bool = True) -> Self:
         """Go on behind a TRUNCATE. By default it ends the job: a changelog has no record for it."""
@@ -182,7 +186,7 @@ class CdcBuilder(SettingsBuilder):
         """Return the source. Raises ConfigurationError: something is missing."""
 
     def _tables(self, example: str, default: str | None) -> tuple[TableId, ...]:
-        """The tables, each once. `default`: the schema of names without one; None: they need one.
+        """The tables, each once. `default`: the schema of names without one, if none is set; None: they need one.
 
         Raises: ConfigurationError.
         """
@@ -190,6 +194,8 @@ class CdcBuilder(SettingsBuilder):
             raise ConfigurationError(
                 f'{self.name}: table_list("{example}") is missing before build().'
             )
+        if self._schemas:
+            default = self._schemas[0] if len(self._schemas) == 1 else None
         where, made = self._call("table_list"), []
         for name in self._names:
             parts = name.split(".") if isinstance(name, str) else []

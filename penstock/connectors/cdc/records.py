@@ -20,8 +20,7 @@ import numpy as np
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.connectors.api.base import Batch, RefusedForGood, RowBatch
-from penstock.connectors.cdc.splits import Key, Piece, Seen, TableId
-from penstock.connectors.cdc.tables import TableShape
+from penstock.connectors.cdc.tables import Key, Piece, Seen, TableId, TableShape
 from penstock.engine.model.row import RowKind, make_rows
 from penstock.engine.runtime.records.dead_letters import Malformed, MarkedRows
 
@@ -211,24 +210,27 @@ NOTHING: Final[Batch] = RowBatch([])
 _LOG: Final = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class TableReading:
+    """What a subtask reads. `reflected`: where the database's log ended when the shapes of the tables were read. `where`: begins errors."""
+
+    settings: Any
+    shapes: Mapping[TableId, TableShape]
+    maker: RecordMaker
+    reflected: Any
+    where: str
+
+
 class SeenChanges:
     """Knows the tables, and what of the changes the snapshot has seen."""
 
-    def __init__(
-        self,
-        shapes: Mapping[TableId, TableShape],
-        pieces: Sequence[Piece],
-        *,
-        ignores_truncate: bool,
-        reflected: Any,
-        where: str,
-    ) -> None:
-        """`reflected`: where the database's log ended when the shapes were read. `pieces`: of the snapshot."""
-        self._shapes = shapes
+    def __init__(self, reading: TableReading, pieces: Sequence[Piece]) -> None:
+        """`pieces`: of the snapshot."""
+        self._shapes = reading.shapes
         self._seen: Seen | None = Seen(pieces) if pieces else None
-        self._ignores_truncate = ignores_truncate
-        self._reflected = reflected
-        self._where = where
+        self._settings = reading.settings
+        self._reflected = reading.reflected
+        self._where = reading.where
         self._warned: set[TableId] = set()
 
     @property
@@ -259,7 +261,7 @@ class SeenChanges:
         """Raises: RefusedForGood: the snapshot has not seen it, and the source does not ignore it. `does`: what happened."""
         if self._seen is not None and self._seen.covers_all(table, mark):
             return
-        if not self._ignores_truncate:
+        if not self._settings.ignores_truncate:
             raise RefusedForGood(
                 f"{self._where}: {table} {does}, which a changelog has no record for. "
                 "Begin anew with a snapshot, or go on with .ignore_truncate()."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,19 +26,140 @@ from penstock.connectors.api.base import (
     SourceReader,
     SplitBatch,
     SplitEnumerator,
+    taken_up_to,
 )
-from penstock.connectors.cdc.database import Begin, ChangeStream, DriverSide, ReaderSide
 from penstock.connectors.cdc.options import CdcSettings, ChangelogMode
 from penstock.connectors.cdc.records import (
     DEBEZIUM,
     METADATA_COLUMNS,
+    NOTHING,
+    Change,
     DebeziumMaker,
     RecordMaker,
     RowMaker,
+    SeenChanges,
+    TableReading,
 )
-from penstock.connectors.cdc.splits import STREAM, Piece, SnapshotSplit, StreamSplit, TableId, View
-from penstock.connectors.cdc.tables import TableShape, common_row_type
+from penstock.connectors.cdc.tables import (
+    STREAM,
+    Piece,
+    SnapshotSplit,
+    StreamSplit,
+    TableId,
+    TableShape,
+    View,
+    common_row_type,
+)
 from penstock.engine.model.errors import ConfigurationError, ExternalError
+
+# ---------------------------------------------------------------------- database
+# What a change source needs of a database: where the stream begins, ranges of tables, their rows, and the changes.
+
+
+class Begin(NamedTuple):
+    """Where the stream begins. `horizon`: what readers of ranges need to know; None: there is no snapshot."""
+
+    position: Any
+    has_snapshot: bool
+    horizon: Any = None
+
+
+class DriverSide(ABC):
+    """The driver's connection. `shapes`: of the tables."""
+
+    def __init__(self, settings: Any, shapes: Sequence[TableShape], where: str) -> None:
+        self._settings = settings
+        self._shapes = {shape.table: shape for shape in shapes}
+        self._where = where
+        self._open: Any = None
+
+    @abstractmethod
+    def begin(self) -> Begin:
+        """Return where a new job begins. What the job needs later is made, or kept, by the database from here on."""
+
+    @abstractmethod
+    def next_bound(self, table: TableId, low: Any, rows: int) -> Any:
+        """Return the first part of the key that lies about so many rows behind `low`; None: the range is the last one.
+
+        `low`: None: of the whole table.
+        """
+
+    def close(self) -> None:
+        """Release the connection."""
+
+
+class ChangeStream(ABC):
+    """Reads changes on the fetcher's thread."""
+
+    def __init__(self, reading: TableReading, reader: Any, position: Any) -> None:
+        self._settings = reading.settings
+        self._reader = reader
+        self._maker = reading.maker
+        self._where = reading.where
+        self._position = self._told = position
+
+    def poll(self) -> tuple[Batch, StreamSplit] | None:
+        """Return records, and the split behind them; None: none for now. An empty batch only moves the position.
+
+        It waits for up to about 0.1 s.
+        """
+        changes: list[Change] = []
+        self._fill(changes)
+        if self._position == self._told:
+            return None
+        self._told = self._position
+        batch = self._maker.batch(changes) if changes else NOTHING
+        return batch, StreamSplit(self._position, self._reader.pieces)
+
+    @abstractmethod
+    def _fill(self, changes: list[Change]) -> None:
+        """Add changes, and move the position after them."""
+
+    def acknowledge(self, position: Any) -> None:
+        """Note that what lies before this position is never asked for again."""
+
+    def close(self) -> None:
+        """Release connections."""
+
+
+class RangeReader(ABC):
+    """Reads ranges, on the fetcher's thread."""
+
+    def __init__(self, reading: TableReading) -> None:
+        self._settings = reading.settings
+        self._maker = reading.maker
+        self._where = reading.where
+
+    @abstractmethod
+    def rows(
+        self, split: SnapshotSplit, shape: TableShape
+    ) -> Iterator[tuple[Batch, SnapshotSplit]]:
+        """Yield the rows of a range that are behind `split.after`, each batch with the split behind it.
+
+        The last split is finished, with an empty batch.
+        """
+
+
+class ReaderSide:
+    """A subtask's connections."""
+
+    def __init__(self, source: type[CdcSource], reading: TableReading) -> None:
+        self._source = source
+        self._reading = reading
+
+    def rows(self, split: SnapshotSplit) -> Iterator[tuple[Batch, SnapshotSplit]]:
+        """Yield as `RangeReader.rows`."""
+        shape = self._reading.shapes[split.table]
+        return self._source.range_reader(self._reading).rows(split, shape)
+
+    def changes(self, split: StreamSplit) -> ChangeStream:
+        """Return the changes after the split's position."""
+        reader = self._source.change_reader(self._reading, split.pieces)
+        return self._source.change_stream(self._reading, reader, split.position)
+
+
+# ---------------------------------------------------------------------- source
+
 
 # ---------------------------------------------------------------------- enumerator
 # The enumerator of a change source: ranges of tables to whoever asks, and then the stream to one
@@ -317,11 +438,8 @@ class CdcReader(CommittingReader):
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         super().notify_checkpoint_complete(checkpoint_id)
-        done = [one for one in self._to_tell if one <= checkpoint_id]
-        found = self._to_tell[max(done)] if done else ()
-        for one in done:
-            del self._to_tell[one]
-        self._tell(found)
+        found = taken_up_to(self._to_tell, checkpoint_id)
+        self._tell(found or ())
 
     def _tell(self, split_ids: Sequence[str]) -> None:
         found = tuple(told_range(self._finished[one]) for one in split_ids if one in self._finished)
@@ -425,6 +543,10 @@ class CdcSource(Source):
     name: ClassVar[str]
     connector: ClassVar[str]
     view: ClassVar[type]
+    driver_side: ClassVar[type[DriverSide]]
+    range_reader: ClassVar[type[RangeReader]]
+    change_reader: ClassVar[type[SeenChanges]]
+    change_stream: ClassVar[type[ChangeStream]]
     _settings: CdcSettings
 
     def __init__(self, settings: Any) -> None:
@@ -450,17 +572,20 @@ class CdcSource(Source):
         settings = self._settings
 
         def open_database() -> DriverSide:
-            return self._driver_side(self._reflected().shapes, self._on_driver)
+            return self.driver_side(self._settings, self._reflected().shapes, self._on_driver)
 
         return CdcEnumerator(
-            context, settings.tables, open_database, settings.limits.chunk_rows, self.view
+            context, settings.tables, open_database, settings.chunk_rows, self.view
         )
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         where = f"{self.name}, subtask {context.subtask()}"
 
         def open_database() -> ReaderSide:
-            return self._reader_side(self._reflected(), self._maker(), where)
+            found = self._reflected()
+            shapes = {shape.table: shape for shape in found.shapes}
+            reading = TableReading(self._settings, shapes, self._maker(), found.end, where)
+            return ReaderSide(type(self), reading)
 
         return CdcReader(context, open_database)
 
@@ -497,9 +622,3 @@ class CdcSource(Source):
     @abstractmethod
     def _look(self, where: str) -> Reflected:
         """Look at the tables. Raises: ConfigurationError; ExternalError."""
-
-    @abstractmethod
-    def _driver_side(self, shapes: Sequence[TableShape], where: str) -> DriverSide: ...
-
-    @abstractmethod
-    def _reader_side(self, found: Reflected, maker: RecordMaker, where: str) -> ReaderSide: ...

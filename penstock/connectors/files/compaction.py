@@ -51,20 +51,19 @@ class FileCompactStrategy:
 
         def enable_compaction_on_checkpoint(self, num_checkpoints_before_compaction: int) -> Self:
             """Compact every `num_checkpoints_before_compaction` checkpoints."""
-            checkpoints = _at_least(
-                1, num_checkpoints_before_compaction, "enable_compaction_on_checkpoint"
+            return self._with_number(
+                "enable_compaction_on_checkpoint", 1, checkpoints=num_checkpoints_before_compaction
             )
-            return self._with(checkpoints=checkpoints)
 
         def set_size_threshold(self, size_threshold: int) -> Self:
             """Compact when a bucket's parts have this many bytes, as checked at each checkpoint."""
-            size = _at_least(0, size_threshold, "set_size_threshold")
-            return self._with(size_threshold=size)
+            return self._with_number("set_size_threshold", 0, size_threshold=size_threshold)
 
         def set_num_compact_threads(self, num_compact_threads: int) -> Self:
             """Accept a number of threads, and ignore it: each subtask compacts its own files."""
-            threads = _at_least(1, num_compact_threads, "set_num_compact_threads")
-            return self._with(compact_threads=threads)
+            return self._with_number(
+                "set_num_compact_threads", 1, compact_threads=num_compact_threads
+            )
 
 
 class FileCompactor(ABC):
@@ -212,9 +211,3 @@ class Compaction:
 
     def _bytes(self, parts: Sequence[Part]) -> int:
         return sum(self._store.size(part.hidden) for part in parts)
-
-
-def _at_least(least: int, value: int, setter: str) -> int:
-    if value < least:
-        raise ConfigurationError(f"{setter}: expected {least} or more, got {value}.")
-    return value

@@ -45,7 +45,7 @@ from penstock.engine.hosting.os.s3_objects import KNOWN, S3Objects, s3_objects
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.setting_checks import check_kind
 from penstock.formats.file_access import Address, is_remote, reached
-from penstock.formats.file_listing import local_path
+from penstock.formats.file_format import local_path
 
 # ---------------------------------------------------------------------- upload keys
 # Keys of a FileSink's objects in S3, which tell whose uploads they are.

@@ -27,9 +27,10 @@ from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.time import millis_of
 from penstock.engine.runtime.elements import Batch
 from penstock.formats.file_access import is_remote
-from penstock.formats.file_format import BulkFormat, FileFormat
-from penstock.formats.file_listing import (
+from penstock.formats.file_format import (
     DEFAULT_SPLIT_BYTES,
+    BulkFormat,
+    FileFormat,
     FilePiece,
     FileSplit,
     FoundFile,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from penstock.common.time import Duration
-from penstock.connectors.api.builder import TlsBuilder, checked_ms, checked_number
-from penstock.connectors.clients.http import PLAIN, is_plain
+from penstock.connectors.api.builder import TlsBuilder, checked_ms
+from penstock.connectors.clients.http import PLAIN, HttpLimits, is_plain
+from penstock.connectors.clients.tls import TlsFiles
 from penstock.engine.model.errors import ConfigurationError
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -29,8 +31,16 @@ def is_header_value(value: object) -> bool:
     return isinstance(value, str) and value.isprintable() and all(ord(one) < 256 for one in value)
 
 
+@dataclass(frozen=True, slots=True)
+class HttpSettings(HttpLimits):
+    """What source and sink are set to. As text it shows no headers."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tls: TlsFiles | None = None
+
+
 class HttpBuilder(TlsBuilder):
-    """What the builders of source and sink share. `settings`: a dataclass with `headers`, `limits` and `tls`."""
+    """What the builders of source and sink share. `begin`: a class of `HttpSettings`."""
 
     def set_header(self, name: str, value: str) -> Self:
         """Set a header of each request. Values are shown nowhere."""
@@ -49,15 +59,14 @@ class HttpBuilder(TlsBuilder):
     def set_timeout(self, timeout: Duration) -> Self:
         """Set how long one try may take, from the connection to the last byte; 30 s by default."""
         timeout_s = checked_ms(self._call("set_timeout"), timeout) / 1000
-        return self._with(limits=replace(self._settings.limits, timeout_s=timeout_s))
+        return self._with(timeout_s=timeout_s)
 
     def set_retries(self, retries: int) -> Self:
         """Set how often a request is tried again before the task fails; 8 times by default.
 
         Delays grow from 0.25 s to 30 s, half of it by chance. `Retry-After` of the server wins, up to 30 s.
         """
-        checked_number(self._call("set_retries"), retries, 0)
-        return self._with(limits=replace(self._settings.limits, retries=retries))
+        return self._with_number("set_retries", 0, retries=retries)
 
     def _check_tls(self, url: str) -> None:
         """Raises: ConfigurationError: there are files of set_tls, and this URL is without TLS."""

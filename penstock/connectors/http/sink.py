@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeAlias
 
@@ -15,9 +15,13 @@ from penstock.common.serialization import SerializationSchema
 from penstock.connectors.api.base import DeliveryGuarantee
 from penstock.connectors.api.builder import MISSING
 from penstock.connectors.api.sending import Outlet, PieceSink, bodies_of, pieces_of
-from penstock.connectors.clients.http import HttpClient, HttpLimits, HttpRequest, checked_url
-from penstock.connectors.clients.tls import TlsFiles
-from penstock.connectors.http.builder import HttpBuilder, checked_header, is_header_value
+from penstock.connectors.clients.http import HttpClient, HttpRequest, checked_url
+from penstock.connectors.http.builder import (
+    HttpBuilder,
+    HttpSettings,
+    checked_header,
+    is_header_value,
+)
 from penstock.engine.model.errors import ConfigurationError
 
 _NAME: Final = "HttpSink"
@@ -30,13 +34,10 @@ _FORMS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
+class _Settings(HttpSettings):
     url: str = field(default="", repr=False)
     schema: SerializationSchema = MISSING
     method: str = "POST"
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    limits: HttpLimits = field(default_factory=HttpLimits)
-    tls: TlsFiles | None = None
     form: str = "json-array"
     most_records: int = 500
     most_bytes: int = 1 << 20
@@ -45,14 +46,91 @@ class _Settings:
     guarantee: DeliveryGuarantee = DeliveryGuarantee.AT_LEAST_ONCE
 
 
+@dataclass(frozen=True, slots=True)
+class StagedRequest:
+    """In checkpoints: the key and the body of a request."""
+
+    key: str
+    body: bytes
+
+
+_Keyed: TypeAlias = tuple[str | None, bytes]
+"""The key, if there is a function for it, and the bytes of a record."""
+
+
+class _RequestOutlet(Outlet[_Keyed]):
+    """Sends requests. A try that is made again has the same key."""
+
+    def converted(self, values: Sequence[Any]) -> list[_Keyed]:
+        key, is_lines = self._settings.key, self._settings.form == "lines"
+        made: list[_Keyed] = []
+        for value, body in zip(values, bodies_of(self._settings.schema, values), strict=True):
+            name = None if key is None else key(value)
+            if key is not None and not (name and is_header_value(name)):
+                raise ValueError(
+                    f"the function of set_idempotency_key gave {name!r:.100} for {value!r:.200}; "
+                    "expected a printable text of signs of Latin-1, as a header has it"
+                )
+            made.append((name, self._line(body) if is_lines else body))
+        return made
+
+    def _line(self, body: bytes) -> bytes:
+        """The bytes of a record as one line, without its end."""
+        line = body.removesuffix(b"\n")
+        if b"\n" in line:
+            raise ValueError(
+                f"{self._where}: a record has a line end in it, so it would be several records in "
+                f'a body of form "lines": {line!r:.200}. Serialize it without, as JSON does, '
+                'or choose set_body_form("json-array") or set_body_form("single").'
+            )
+        return line
+
+    def size(self, one: _Keyed) -> int:
+        return len(one[1])
+
+    def pieces(self, converted: list[_Keyed]) -> Iterator[list[_Keyed]]:
+        settings = self._settings
+        most = 1 if settings.form == "single" else settings.most_records
+        # What stands between two records counts, too.
+        return pieces_of(converted, lambda one: len(one[1]) + 1, most, settings.most_bytes + 1)
+
+    def connect(self) -> HttpClient:
+        return HttpClient(self._where, self._settings, self._settings.tls)
+
+    def send(self, piece: Sequence[_Keyed]) -> int:
+        body = self._body(piece)
+        self._post(piece[0][0] or uuid.uuid4().hex, body)
+        return len(body)
+
+    def staged(self, piece: Sequence[_Keyed], attempt: str, number: str) -> StagedRequest:
+        # Names of operators may have what no header can have.
+        key = hashlib.sha256(f"{attempt}:{number}".encode()).hexdigest()[:40]
+        return StagedRequest(f"{key}-{number.partition(':')[0]}", self._body(piece))
+
+    def commit(self, committables: Sequence[Any]) -> None:
+        for staged in committables:
+            self._post(staged.key, staged.body)
+
+    def close(self) -> None:
+        if self.link is not None:
+            self.link.release()
+
+    def _body(self, piece: Sequence[_Keyed]) -> bytes:
+        before, between, behind, _ = _FORMS[self._settings.form]
+        return before + between.join(body for _, body in piece) + behind
+
+    def _post(self, key: str, body: bytes) -> None:
+        settings = self._settings
+        kind = _FORMS[settings.form][3]
+        headers = {"Content-Type": kind, **settings.headers, settings.key_header: key}
+        self.link.send(HttpRequest(settings.url, settings.method, headers, body))
+
+
 class HttpSink(PieceSink):
     """Sends requests to an HTTP server. Not in PyFlink. Build it with `HttpSink.builder()`."""
 
     name = _NAME
-
-    def __init__(self, settings: _Settings) -> None:
-        """Use the builder."""
-        self._settings = settings
+    outlet = _RequestOutlet
 
     @staticmethod
     def builder() -> HttpSink.Builder:
@@ -129,93 +207,3 @@ class HttpSink(PieceSink):
         """Check the files of TLS. Raises ConfigurationError. Nothing is sent."""
         if self._settings.tls is not None:
             self._settings.tls.context(f"{_NAME} on the driver")
-
-    def outlet(self, where: str) -> _RequestOutlet:
-        return _RequestOutlet(self._settings, where)
-
-
-@dataclass(frozen=True, slots=True)
-class StagedRequest:
-    """In checkpoints: the key and the body of a request."""
-
-    key: str
-    body: bytes
-
-
-_Keyed: TypeAlias = tuple[str | None, bytes]
-"""The key, if there is a function for it, and the bytes of a record."""
-
-
-class _RequestOutlet(Outlet[_Keyed]):
-    """Sends requests. A try that is made again has the same key."""
-
-    def __init__(self, settings: _Settings, where: str) -> None:
-        self._settings = settings
-        self._where = where
-        self._client: HttpClient | None = None
-
-    def converted(self, values: Sequence[Any]) -> list[_Keyed]:
-        key, is_lines = self._settings.key, self._settings.form == "lines"
-        made: list[_Keyed] = []
-        for value, body in zip(values, bodies_of(self._settings.schema, values), strict=True):
-            name = None if key is None else key(value)
-            if key is not None and not (name and is_header_value(name)):
-                raise ValueError(
-                    f"the function of set_idempotency_key gave {name!r:.100} for {value!r:.200}; "
-                    "expected a printable text of signs of Latin-1, as a header has it"
-                )
-            made.append((name, self._line(body) if is_lines else body))
-        return made
-
-    def _line(self, body: bytes) -> bytes:
-        """The bytes of a record as one line, without its end."""
-        line = body.removesuffix(b"\n")
-        if b"\n" in line:
-            raise ValueError(
-                f"{self._where}: a record has a line end in it, so it would be several records in "
-                f'a body of form "lines": {line!r:.200}. Serialize it without, as JSON does, '
-                'or choose set_body_form("json-array") or set_body_form("single").'
-            )
-        return line
-
-    def size(self, one: _Keyed) -> int:
-        return len(one[1])
-
-    def pieces(self, converted: list[_Keyed]) -> Iterator[list[_Keyed]]:
-        settings = self._settings
-        most = 1 if settings.form == "single" else settings.most_records
-        # What stands between two records counts, too.
-        return pieces_of(converted, lambda one: len(one[1]) + 1, most, settings.most_bytes + 1)
-
-    def open(self) -> None:
-        self._client = HttpClient(self._where, self._settings.limits, self._settings.tls)
-
-    def send(self, piece: Sequence[_Keyed]) -> int:
-        body = self._body(piece)
-        self._post(piece[0][0] or uuid.uuid4().hex, body)
-        return len(body)
-
-    def staged(self, piece: Sequence[_Keyed], attempt: str, number: str) -> StagedRequest:
-        # Names of operators may have what no header can have.
-        key = hashlib.sha256(f"{attempt}:{number}".encode()).hexdigest()[:40]
-        return StagedRequest(f"{key}-{number.partition(':')[0]}", self._body(piece))
-
-    def commit(self, committables: Sequence[Any]) -> None:
-        for staged in committables:
-            assert isinstance(staged, StagedRequest)
-            self._post(staged.key, staged.body)
-
-    def close(self) -> None:
-        if self._client is not None:
-            self._client.release()
-
-    def _body(self, piece: Sequence[_Keyed]) -> bytes:
-        before, between, behind, _ = _FORMS[self._settings.form]
-        return before + between.join(body for _, body in piece) + behind
-
-    def _post(self, key: str, body: bytes) -> None:
-        settings = self._settings
-        kind = _FORMS[settings.form][3]
-        headers = {"Content-Type": kind, **settings.headers, settings.key_header: key}
-        assert self._client is not None
-        self._client.send(HttpRequest(settings.url, settings.method, headers, body))

@@ -10,7 +10,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlencode, urlsplit
@@ -18,18 +18,16 @@ from urllib.parse import urlencode, urlsplit
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.api.base import Batch, Boundedness, Poller, PollingSource, RowBatch
+from penstock.connectors.api.base import Batch, Poller, PollingSource, QueuePoller, RowBatch
 from penstock.connectors.api.builder import checked_ms
 from penstock.connectors.api.messaging.records import NO_RECORDS, batch_of
 from penstock.connectors.clients.http import (
     HttpClient,
-    HttpLimits,
     HttpRequest,
     HttpResponse,
     checked_url,
 )
-from penstock.connectors.clients.tls import TlsFiles
-from penstock.connectors.http.builder import HttpBuilder
+from penstock.connectors.http.builder import HttpBuilder, HttpSettings
 from penstock.engine.model.errors import ConfigurationError, UserCodeError
 from penstock.engine.model.texts.bounded_text import bounded_repr
 
@@ -171,14 +169,11 @@ class _UrlRequests:
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
+class _Settings(HttpSettings):
     request: Callable[[Any], HttpRequest] | None = None
     page: Callable[[HttpResponse], HttpPage] | None = None
     schema: DeserializationSchema | None = None
     produced_type: TypeInformation | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    limits: HttpLimits = field(default_factory=HttpLimits)
-    tls: TlsFiles | None = None
     cursor: Any = None
     interval_s: float = 60.0
     is_bounded: bool = False
@@ -190,6 +185,7 @@ class HttpSource(PollingSource):
     def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
         self._settings = settings
+        self.is_bounded = settings.is_bounded
 
     @staticmethod
     def builder() -> HttpSource.Builder:
@@ -258,10 +254,6 @@ class HttpSource(PollingSource):
             return HttpSource(settings)
 
     @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.of(is_bounded=self._settings.is_bounded)
-
-    @property
     def produced_type(self) -> TypeInformation | None:
         schema = self._settings.schema
         return self._settings.produced_type if schema is None else schema.produced_type
@@ -275,16 +267,15 @@ class HttpSource(PollingSource):
         return _HttpPoller(self._settings)
 
 
-class _HttpPoller(Poller):
+class _HttpPoller(QueuePoller):
     """A request runs on a thread of its own, so that a server that does not answer holds nothing up."""
 
     def __init__(self, settings: _Settings) -> None:
+        super().__init__()
         self._settings = settings
-        self._client = HttpClient(_NAME, settings.limits, settings.tls)
+        self._client = HttpClient(_NAME, settings, settings.tls)
         self._is_json = isinstance(settings.page, _JsonPages)
-        self._changed = threading.Condition()
-        self._answer: HttpResponse | BaseException | None = None
-        self._is_asking = self._is_woken = self._is_over = self._is_closed = False
+        self._is_asking = self._is_over = self._is_closed = False
         self._rows: Sequence[Any] = ()
         self._behind = HttpPosition()
         self._ask_at_s = time.monotonic()
@@ -319,34 +310,27 @@ class _HttpPoller(Poller):
     def position(self) -> HttpPosition:
         return self._position
 
-    def wake_up(self) -> None:
-        with self._changed:
-            self._is_woken = True
-            self._changed.notify()
-
     def close(self) -> None:
         """A request under way ends, and its thread releases the connection."""
         self._client.close()
-        with self._changed:
+        with self.changed:
             self._is_closed = True
             if not self._is_asking:
                 self._client.release()
 
     def _asked(self) -> HttpResponse | None:
         """The answer, if it is there. Else it sees to it that somebody asks, and waits for a moment."""
-        with self._changed:
-            if not self._is_asking and self._answer is None and time.monotonic() >= self._ask_at_s:
+        with self.changed:
+            if not self._is_asking and not self.waiting and time.monotonic() >= self._ask_at_s:
                 self._is_asking = True
                 threading.Thread(target=self._ask, name="http-source", daemon=True).start()
             wait_s = _WAIT_S if self._is_asking else self._ask_at_s - time.monotonic()
-            self._changed.wait_for(
-                lambda: self._answer is not None or self._is_woken, min(max(wait_s, 0), _WAIT_S)
-            )
-            self._is_woken = False
-            answer, self._answer = self._answer, None
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
+        for answer in self.taken(1, min(max(wait_s, 0), _WAIT_S)):
+            if isinstance(answer, BaseException):
+                raise answer
+            found: HttpResponse = answer
+            return found
+        return None
 
     def _ask(self) -> None:
         answer: HttpResponse | BaseException
@@ -359,11 +343,12 @@ class _HttpPoller(Poller):
             )
         except BaseException as error:  # raised by poll, on the reader's thread
             answer = error
-        with self._changed:
-            self._answer, self._is_asking = answer, False
+        with self.changed:
+            self.waiting.append(answer)
+            self._is_asking = False
             if self._is_closed:
                 self._client.release()
-            self._changed.notify()
+            self.changed.notify()
 
     def _take(self, answer: HttpResponse) -> bool:
         """Takes a page. Returns whether it has new records."""

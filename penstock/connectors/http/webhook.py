@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from penstock.common.serialization import DeserializationSchema
@@ -56,8 +56,7 @@ _FORMS: Final[Mapping[str, Callable[[WebhookRequest], Sequence[Any]]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    listen: ListenSettings = field(default_factory=ListenSettings)
+class _Settings(ListenSettings):
     listeners: int = 1
     body: Callable[[WebhookRequest], Sequence[Any]] = _single
     schema: DeserializationSchema | None = None
@@ -74,7 +73,7 @@ class WebhookSource(PollingSource):
         self.default_parallelism = settings.listeners
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._settings.listen})"
+        return f"{_NAME}({self._settings})"
 
     @staticmethod
     def builder() -> WebhookSource.Builder:
@@ -99,7 +98,7 @@ class WebhookSource(PollingSource):
                 raise ConfigurationError(
                     f"{_NAME}.set_address: expected a path such as /orders, got {path!r:.200}."
                 )
-            return self._listen(host=host, port=port, path=path)
+            return self._with(host=host, port=port, path=path)
 
         def set_listeners(self, listeners: int) -> Self:
             """Set how many subtasks listen, 1 by default: on the port of set_address, and on those that follow it."""
@@ -109,7 +108,7 @@ class WebhookSource(PollingSource):
             """Set the token that requests have in the header Authorization. Others are answered with 401."""
             if not isinstance(token, str) or not token or not token.isascii():
                 raise ConfigurationError(f"{_NAME}.set_bearer_token: expected ASCII text.")
-            return self._listen(token=token)
+            return self._with(token=token)
 
         def set_signature(
             self,
@@ -132,7 +131,7 @@ class WebhookSource(PollingSource):
                     f"encoding of {', '.join(_ENCODINGS)}, got {digest!r} and {encoding!r}."
                 )
             signature = Signature(secret.encode(), header, digest, encoding, prefix)
-            return self._listen(signature=signature)
+            return self._with(signature=signature)
 
         def set_tls(
             self,
@@ -144,7 +143,7 @@ class WebhookSource(PollingSource):
 
             `key_file`: by default it is in `certificate_file`. `client_ca_file`: clients show a certificate that it has signed.
             """
-            return self._listen(tls=TlsFiles(client_ca_file, certificate_file, key_file))
+            return self._with(tls=TlsFiles(client_ca_file, certificate_file, key_file))
 
         def set_body_form(self, form: str) -> Self:
             """Set what a body is: "single", one record, by default; "lines", a record on each; or "json-array"."""
@@ -174,7 +173,7 @@ class WebhookSource(PollingSource):
 
             If not, such records go to the error policy of the source.
             """
-            return self._listen(refuses_malformed=refuses)
+            return self._with(refuses_malformed=refuses)
 
         def set_answer_after(self, what: str) -> Self:
             """Set when a request is answered: "queue", when its records are in memory; "checkpoint", when one covers them.
@@ -185,12 +184,12 @@ class WebhookSource(PollingSource):
                 raise ConfigurationError(
                     f'{_NAME}.set_answer_after: expected "queue" or "checkpoint", got {what!r}.'
                 )
-            return self._listen(waits_for_checkpoint=what == "checkpoint")
+            return self._with(waits_for_checkpoint=what == "checkpoint")
 
         def set_answer_timeout(self, timeout: Duration) -> Self:
             """Set how long a request waits for its checkpoint before it is answered with 503; a minute by default."""
             timeout_ms = checked_ms(self._call("set_answer_timeout"), timeout)
-            return self._listen(answer_timeout_s=timeout_ms / 1000)
+            return self._with(answer_timeout_s=timeout_ms / 1000)
 
         def set_limits(
             self,
@@ -209,23 +208,22 @@ class WebhookSource(PollingSource):
             }
             for limit in limits.values():
                 checked_number(self._call("set_limits"), limit, 1)
-            return self._listen(**limits)
+            return self._with(**limits)
 
         def build(self) -> WebhookSource:
             """Return the source. Raises ConfigurationError: something is missing, or does not go together."""
             settings = self._complete()
-            listen = settings.listen
-            if not listen.port:
+            if not settings.port:
                 raise ConfigurationError(f"{_NAME}: set_address(port) is missing before build().")
-            if listen.port + settings.listeners - 1 > 65535:
+            if settings.port + settings.listeners - 1 > 65535:
                 raise ConfigurationError(
-                    f"{_NAME}: {settings.listeners} listeners from the port {listen.port} on end "
-                    "above 65535."
+                    f"{_NAME}: {settings.listeners} listeners from the port {settings.port} on "
+                    "end above 65535."
                 )
-            is_open = listen.token is None and listen.signature is None
-            if is_open and not _is_loopback(listen.host):
+            is_open = settings.token is None and settings.signature is None
+            if is_open and not _is_loopback(settings.host):
                 raise ConfigurationError(
-                    f"{_NAME}: on {listen.host!r} everybody who reaches the port could send "
+                    f"{_NAME}: on {settings.host!r} everybody who reaches the port could send "
                     "records. Call set_bearer_token or set_signature, or listen on 127.0.0.1."
                 )
             if settings.schema is None and settings.body in _FORMS.values():
@@ -234,9 +232,6 @@ class WebhookSource(PollingSource):
                 )
             return WebhookSource(settings)
 
-        def _listen(self, **changes: Any) -> Self:
-            return self._with(listen=self._settings.listen.changed(**changes))
-
     @property
     def produced_type(self) -> TypeInformation | None:
         schema = self._settings.schema
@@ -244,14 +239,14 @@ class WebhookSource(PollingSource):
 
     def validate(self) -> None:
         """Check the files of TLS. Raises ConfigurationError. The port is taken by the subtask only."""
-        server_context(self._settings.listen.tls, f"{_NAME} on the driver")
+        server_context(self._settings.tls, f"{_NAME} on the driver")
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         """Return the reader. Raises RefusedForGood: answers wait for checkpoints, and the job takes none.
 
         In such a job each poll is acknowledged at once, and a sender would take that for a checkpoint.
         """
-        if self._settings.listen.waits_for_checkpoint and not context.takes_checkpoints():
+        if self._settings.waits_for_checkpoint and not context.takes_checkpoints():
             raise RefusedForGood(
                 f'{_NAME}: set_answer_after("checkpoint") answers a request when a checkpoint '
                 "covers it, and this job takes no checkpoints. Turn on checkpoints "
@@ -261,7 +256,7 @@ class WebhookSource(PollingSource):
 
     def create_poller(self, shard: int) -> Poller:
         settings = self._settings
-        listen = settings.listen.changed(port=settings.listen.port + shard)
+        listen = replace(settings, port=settings.port + shard)
         return WebhookPoller(listen, settings.body, settings.schema, _NAME)
 
 

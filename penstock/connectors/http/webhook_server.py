@@ -14,15 +14,14 @@ import socket
 import ssl
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from penstock.common.serialization import DeserializationSchema
-from penstock.connectors.api.base import Batch, Poller, RowBatch
+from penstock.connectors.api.base import Batch, QueuePoller, RowBatch
 from penstock.connectors.api.messaging.records import NO_RECORDS, batch_of
 from penstock.connectors.clients.tls import TlsFiles
 from penstock.engine.model.errors import ConfigurationError, ExternalError
@@ -91,9 +90,6 @@ class ListenSettings:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{self.port}{self.path}"
 
-    def changed(self, **changes: Any) -> ListenSettings:
-        return replace(self, **changes)
-
     def has_token(self, authorization: str) -> bool:
         """Whether this header has the token that is asked for."""
         return self.token is None or _same(authorization, f"Bearer {self.token}")
@@ -103,7 +99,7 @@ class ListenSettings:
         return self.signature is None or self.signature.fits(headers, body)
 
 
-class WebhookPoller(Poller):
+class WebhookPoller(QueuePoller):
     """Listens while it is open. The position is the number of the last record that `poll` gave."""
 
     def __init__(
@@ -113,15 +109,14 @@ class WebhookPoller(Poller):
         schema: DeserializationSchema | None,
         where: str,
     ) -> None:
+        super().__init__()
         self.settings = settings
         self._body = body
         self._schema = schema
         self._where = where
-        self._changed = threading.Condition()
-        self._waiting: deque[tuple[Any, int]] = deque()
         self._bytes = 0
         self._came = self._given = self._covered = 0
-        self._is_woken = self._is_closed = False
+        self._is_closed = False
         self._decoding = threading.Lock()
         self._server: _Server | None = None
 
@@ -132,12 +127,9 @@ class WebhookPoller(Poller):
         threading.Thread(target=self._server.serve_forever, args=(_PAUSE_S,), daemon=True).start()
 
     def poll(self) -> Sequence[Any] | Batch:
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_woken, _WAIT_S)
-            self._is_woken = False
-            count = min(len(self._waiting), _ROWS)
-            taken = [self._waiting.popleft() for _ in range(count)]
-            self._given += count
+        taken = self.taken(_ROWS, _WAIT_S)
+        with self.changed:
+            self._given += len(taken)
             self._bytes -= sum(size for _, size in taken)
         if not taken:
             return []
@@ -150,20 +142,15 @@ class WebhookPoller(Poller):
         return self._given
 
     def acknowledge(self, position: int) -> None:
-        with self._changed:
+        with self.changed:
             self._covered = max(self._covered, position)
-            self._changed.notify_all()
-
-    def wake_up(self) -> None:
-        with self._changed:
-            self._is_woken = True
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def close(self) -> None:
         """Requests that wait for a checkpoint are answered with 503."""
-        with self._changed:
+        with self.changed:
             self._is_closed = True
-            self._changed.notify_all()
+            self.changed.notify_all()
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -178,18 +165,18 @@ class WebhookPoller(Poller):
                 self._check(found)
         except Exception as error:  # the user's function, the schema, or what they were given
             return 400, f"{type(error).__name__}: {error!s:.300}"
-        with self._changed:
+        with self.changed:
             if self._is_closed or not self._has_room(found, request):
                 return 503, "the job does not keep up"
             self._came += len(found)
             mine = self._came
             share = len(request.body) // max(len(found), 1)
-            self._waiting.extend((value, share) for value in found)
+            self.waiting.extend((value, share) for value in found)
             self._bytes += share * len(found)
-            self._changed.notify_all()
+            self.changed.notify_all()
             if not self.settings.waits_for_checkpoint:
                 return 200, ""
-            self._changed.wait_for(
+            self.changed.wait_for(
                 lambda: self._covered >= mine or self._is_closed, self.settings.answer_timeout_s
             )
             if self._covered >= mine:
@@ -198,11 +185,11 @@ class WebhookPoller(Poller):
 
     def _has_room(self, found: Sequence[Any], request: WebhookRequest) -> bool:
         """One that alone is more than all that may wait has room when nothing else waits."""
-        if not self._waiting:
+        if not self.waiting:
             return True
         settings = self.settings
         return (
-            len(self._waiting) + len(found) <= settings.queue_records
+            len(self.waiting) + len(found) <= settings.queue_records
             and self._bytes + len(request.body) <= settings.queue_bytes
         )
 

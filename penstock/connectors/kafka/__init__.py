@@ -4,13 +4,7 @@ Source: pyflink.datastream.connectors.kafka.
 """
 
 from penstock.common.absent import absent
-from penstock.connectors.kafka.legacy import (
-    FlinkKafkaConsumer,
-    FlinkKafkaConsumerBase,
-    FlinkKafkaProducer,
-    FlinkKafkaProducerBase,
-    Semantic,
-)
+from penstock.connectors.former_names import OF_KAFKA
 from penstock.connectors.kafka.offsets import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -26,10 +20,6 @@ from penstock.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
 from penstock.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 
 __all__ = [
-    "FlinkKafkaConsumer",
-    "FlinkKafkaConsumerBase",
-    "FlinkKafkaProducer",
-    "FlinkKafkaProducerBase",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
     "KafkaRecord",
@@ -42,12 +32,11 @@ __all__ = [
     "KafkaSourceBuilder",
     "KafkaTopicPartition",
     "KafkaTopicSelector",
-    "Semantic",
 ]
 
 __getattr__ = absent(
-    __name__,
-    {},
+    "penstock.datastream.connectors.kafka",
+    OF_KAFKA,
     (
         "penstock.common",
         "penstock.datastream.connectors",

@@ -113,7 +113,7 @@ def _login(properties: Mapping[str, str], where: str) -> dict[str, str]:
             f"{_OTHER_MODULES[module]} instead."
         )
     options = {
-        name: _unescaped(double or single) or bare
+        name: re.sub(r"\\(.)", r"\1", double or single) or bare
         for name, double, single, bare in _OPTION.findall(jaas)
     }
     if module is None or not {"username", "password"} <= options.keys():
@@ -140,10 +140,6 @@ def _check_mechanism(module: str, properties: Mapping[str, str], where: str) -> 
             f"{where}: {module} in the property {JAAS!r} needs {MECHANISM} "
             f"{' or '.join(_MODULES[module])}, got {shown}."
         )
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text)
 
 
 # ---------------------------------------------------------------------- properties

@@ -9,36 +9,41 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
 from penstock.connectors.api.base import (
-    CommittingReader,
     CommittingSplitReader,
     Fetched,
     ReaderContext,
     SplitBatch,
 )
+from penstock.connectors.api.builder import MISSING
 from penstock.connectors.api.messaging.properties import flag_of, int_of
 from penstock.connectors.api.messaging.records import NO_RECORDS
-from penstock.connectors.api.messaging.source import UnknownTopic
+from penstock.connectors.api.messaging.source import MessageReader, Subscription, UnknownTopic
 from penstock.connectors.kafka.client import (
     API_TIMEOUT_DEFAULT_MS,
     TopicIds,
     import_kafka,
     kafka_errors,
     make_consumer,
+    refusal_of,
 )
-from penstock.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
+from penstock.connectors.kafka.offsets import (
+    KafkaOffsetsInitializer,
+    KafkaSplit,
+    KafkaTopicPartition,
+)
 from penstock.connectors.kafka.properties import (
     API_TIMEOUT_MS,
     CLIENT_ID_PREFIX,
     COMMIT_ON_CHECKPOINT,
+    DISCOVERY_INTERVAL_MS,
     GROUP_ID,
 )
-from penstock.connectors.kafka.records import KafkaSchema, batch_of
-from penstock.connectors.kafka.refusals import refusal_of
+from penstock.connectors.kafka.record_schema import KafkaSchema, batch_of
 from penstock.engine.hosting.os.clock import HELP
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 from penstock.engine.model.metrics import Groups, Measured, MetricType
@@ -252,6 +257,7 @@ def _gauge(name: str, value: int, groups: Groups = ()) -> Measured:
 # ---------------------------------------------------------------------- reader
 
 
+DISCOVERY_INTERVAL_DEFAULT_MS: Final = 5 * 60 * 1000
 MAX_MESSAGES: Final = 4096
 MAX_BATCH_BYTES: Final = 1 << 20
 WAIT_S: Final = 0.1
@@ -267,37 +273,33 @@ goes on; negative: librdkafka's for connections. librdkafka itself says so for p
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaReaderSettings:
-    """`properties`: as the program set them, with Flink's own. `has_stops`: whether partitions have an end.
+class KafkaSourceSettings:
+    """The settings that the builder collected. `stopping` None: the source never stops."""
 
-    `auto_offset_reset`: earliest, latest or error: what replaces an offset that does not exist.
-    """
-
-    properties: Mapping[str, str]
-    schema: KafkaSchema
-    auto_offset_reset: str
-    has_stops: bool
+    properties: Mapping[str, str] = field(default_factory=dict)
+    subscription: Subscription = MISSING
+    starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
+    stopping: KafkaOffsetsInitializer | None = None
+    is_bounded: bool = False
+    schema: KafkaSchema = MISSING
     deleted_topics: frozenset[str] = frozenset()
 
     @property
-    def commits_on_checkpoint(self) -> bool:
-        return GROUP_ID in self.properties and flag_of(
-            self.properties, COMMIT_ON_CHECKPOINT, default=True
-        )
+    def discovery_interval_ms(self) -> int:
+        return int_of(self.properties, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS)
 
 
-class KafkaReader(CommittingReader):
+class KafkaReader(MessageReader):
     """A position is the offset after the records that `poll_next` returned.
 
     It is committed to the group when its checkpoint is complete.
     """
 
-    def __init__(self, context: ReaderContext, settings: KafkaReaderSettings) -> None:
-        super().__init__(context, commits=settings.commits_on_checkpoint)
-        self._settings = settings
-
-    def read_fields(self, names: Sequence[str]) -> None:
-        self._settings = replace(self._settings, schema=self._settings.schema.reading(names))
+    def __init__(self, context: ReaderContext, settings: KafkaSourceSettings) -> None:
+        commits = GROUP_ID in settings.properties and flag_of(
+            settings.properties, COMMIT_ON_CHECKPOINT, default=True
+        )
+        super().__init__(context, settings, commits=commits)
 
     def open_split_reader(self) -> KafkaSplitReader:
         return KafkaSplitReader(self._settings, self.context.subtask())
@@ -319,7 +321,7 @@ class KafkaSplitReader(CommittingSplitReader):
     Only one thread may use the consumer: a second call, while another waits in it, never returns.
     """
 
-    def __init__(self, settings: KafkaReaderSettings, subtask: int) -> None:
+    def __init__(self, settings: KafkaSourceSettings, subtask: int) -> None:
         self._where = f"KafkaSource, subtask {subtask}"
         self._kafka = import_kafka(self._where)
         self._schema = settings.schema
@@ -329,13 +331,13 @@ class KafkaSplitReader(CommittingSplitReader):
         self._consumer, self._last = make_consumer(
             properties,
             self._where,
-            enable__partition__eof="true" if settings.has_stops else "false",
+            enable__partition__eof="false" if settings.stopping is None else "true",
             on_commit=self._note_commit,
         )
         self._open: dict[tuple[str, int], KafkaSplit] = {}
         self._over: list[KafkaTopicPartition] = []
         self._moved: list[SplitBatch] = []
-        self._reset = settings.auto_offset_reset
+        self._reset = settings.starting.auto_offset_reset
         self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
         self._topics = TopicWatch(properties, self._where, settings.deleted_topics)
         self._count = MAX_MESSAGES

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeAlias
+
+import numpy as np
 
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import TypeInformation, Types
-from penstock.connectors.api.messaging.records import around
+from penstock.connectors.api.messaging.records import around, rows_of, stamps_of
+from penstock.connectors.api.messaging.records import batch_of as batch_of_values
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.row import Row
+from penstock.engine.model.texts.bounded_text import bounded_str
+from penstock.engine.runtime.elements import Batch
+
+# ---------------------------------------------------------------------- record schema
+
 
 Header = tuple[str, bytes | None]
 _BYTES: Final = Types.PRIMITIVE_ARRAY(Types.BYTE())
@@ -193,3 +201,39 @@ def _checked_metadata(names: Sequence[str]) -> tuple[str, ...]:
                 "it once."
             )
     return tuple(names)
+
+
+# ---------------------------------------------------------------------- records
+# Turns Kafka's messages into batches of records: values by the deserialization schema, with Kafka's timestamps.
+#
+# Does not know any client: a message is an object with value(), timestamp(), topic(), partition(), offset(), and what
+# `KafkaRecord.of` asks for besides.
+
+
+KafkaSchema: TypeAlias = DeserializationSchema | KafkaRecordDeserializationSchema
+
+
+def batch_of(messages: Sequence[Any], schema: KafkaSchema) -> Batch | None:
+    """The batch of these messages, in order, with the topic's kind of timestamps; None: no message gives a record.
+
+    A message that the schema refuses gives a `Malformed`, whose text names topic, partition and offset.
+    """
+
+    def place(number: int) -> str:
+        bad = messages[number]
+        return f"Kafka record {bad.topic()}[{bad.partition()}] at offset {bad.offset()}"
+
+    stamps = np.fromiter((message.timestamp()[1] for message in messages), np.int64, len(messages))
+    if isinstance(schema, DeserializationSchema):
+        values = [message.value() for message in messages]
+        return batch_of_values(values, stamps_of(stamps, 0), schema, place)
+
+    def failure(number: int, error: Exception) -> ValueError:
+        return ValueError(
+            f"{place(number)} cannot be deserialized by {type(schema).__name__}: "
+            f"{type(error).__name__}: {bounded_str(error, 2000)}. To skip such records, give the "
+            'source .on_error("skip"), or let the schema return None for them.'
+        )
+
+    records = list(map(KafkaRecord.of, messages))
+    return rows_of(records, stamps_of(stamps, 0), schema.deserialize, failure)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
+from penstock.connectors.api.builder import checked_schema
 from penstock.connectors.api.messaging.staging import ProducedRecords
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.runtime.elements import Int64s
@@ -99,54 +100,38 @@ class KafkaRecordSerializationSchemaBuilder:
     """Builds the schema; a topic or a selector, and the serializer of values, are required."""
 
     def __init__(self) -> None:
-        self._topic: str | Select | None = None
-        self._value_schema: SerializationSchema | None = None
-        self._key_schema: SerializationSchema | None = None
-        self._header_provider: HeaderProvider | None = None
+        self._parts: dict[str, Any] = {}
 
     def build(self) -> KafkaRecordSerializationSchema:
         """Return the schema. Raises ConfigurationError if something required is missing."""
-        if self._topic is None:
-            raise ConfigurationError(
-                "KafkaRecordSerializationSchema: no topic is set: call set_topic('name') or "
-                "set_topic_selector(function)."
-            )
-        if self._value_schema is None:
-            raise ConfigurationError(
-                "KafkaRecordSerializationSchema: no serializer of values is set: call "
-                "set_value_serialization_schema(SimpleStringSchema()), or with another "
-                "SerializationSchema."
-            )
-        return KafkaRecordSerializationSchema(
-            self._topic, self._value_schema, self._key_schema, self._header_provider
-        )
+        for part, missing in _REQUIRED.items():
+            if part not in self._parts:
+                raise ConfigurationError(f"KafkaRecordSerializationSchema: {missing}.")
+        return KafkaRecordSerializationSchema(**self._parts)
 
     def set_topic(self, topic: str) -> Self:
         """Write all values to one topic."""
         if not isinstance(topic, str) or not topic:
             raise ConfigurationError(f"set_topic: expected the name of a topic, got {topic!r}.")
-        return self._set_topic("set_topic", topic)
+        return self._set("set_topic", "topic", topic)
 
     def set_topic_selector(self, topic_selector: Select | KafkaTopicSelector) -> Self:
         """Write each value to the topic that a function or KafkaTopicSelector returns."""
         if isinstance(topic_selector, KafkaTopicSelector):
-            return self._set_topic("set_topic_selector", topic_selector.apply)
+            topic_selector = topic_selector.apply
         if not callable(topic_selector):
             raise TypeError(
                 f"set_topic_selector: expected a function or a KafkaTopicSelector, got "
                 f"{topic_selector!r}."
             )
-        return self._set_topic("set_topic_selector", topic_selector)
+        return self._set("set_topic_selector", "topic", topic_selector)
 
     def set_key_serialization_schema(self, key_serialization_schema: SerializationSchema) -> Self:
         """Set what serializes a record's key.
 
         It gets the whole value; RowFieldExtractorSchema one field.
         """
-        self._key_schema = _checked_schema(
-            "set_key_serialization_schema", key_serialization_schema, self._key_schema
-        )
-        return self
+        return self._set_schema("key", key_serialization_schema)
 
     def set_header_provider(self, header_provider: HeaderProvider) -> Self:
         """Set a function that returns the headers of a value's record: pairs of name and bytes, or a mapping. Not in PyFlink.
@@ -155,39 +140,34 @@ class KafkaRecordSerializationSchemaBuilder:
         """
         if not callable(header_provider):
             raise TypeError(f"set_header_provider: expected a function, got {header_provider!r}.")
-        if self._header_provider is not None:
-            raise ConfigurationError("set_header_provider: a function is set already. Set it once.")
-        self._header_provider = header_provider
-        return self
+        return self._set("set_header_provider", "header_provider", header_provider)
 
     def set_value_serialization_schema(
         self, value_serialization_schema: SerializationSchema
     ) -> Self:
         """Set what serializes a record's value."""
-        self._value_schema = _checked_schema(
-            "set_value_serialization_schema", value_serialization_schema, self._value_schema
-        )
-        return self
+        return self._set_schema("value", value_serialization_schema)
 
-    def _set_topic(self, setter: str, topic: str | Select) -> Self:
-        if self._topic is not None:
+    def _set_schema(self, of: str, schema: object) -> Self:
+        setter = f"set_{of}_serialization_schema"
+        checked_schema(setter, schema, SerializationSchema)
+        return self._set(setter, f"{of}_schema", schema)
+
+    def _set(self, setter: str, part: str, value: object) -> Self:
+        if part in self._parts:
             raise ConfigurationError(
-                f"{setter}: the topic is set already: {self._topic!r}. Set it once."
+                f"{setter}: the {part.replace('_', ' ')} is set already: "
+                f"{self._parts[part]!r}. Set it once."
             )
-        self._topic = topic
+        self._parts[part] = value
         return self
 
 
-def _checked_schema(
-    setter: str, schema: object, before: SerializationSchema | None
-) -> SerializationSchema:
-    if not isinstance(schema, SerializationSchema):
-        raise TypeError(f"{setter}: expected a SerializationSchema, got {type(schema).__name__}.")
-    if before is not None:
-        raise ConfigurationError(
-            f"{setter}: a schema is set already: {type(before).__name__}. Set it once."
-        )
-    return schema
+_REQUIRED: Final = {
+    "topic": "no topic is set: call set_topic('name') or set_topic_selector(function)",
+    "value_schema": "no serializer of values is set: call "
+    "set_value_serialization_schema(SimpleStringSchema()), or with another SerializationSchema",
+}
 
 
 def _checked_topic(topic: object, value: object) -> str:

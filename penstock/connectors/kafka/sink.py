@@ -9,7 +9,7 @@ that no transaction can time out or delay the readers of a topic.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -20,7 +20,7 @@ from penstock.connectors.api.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.connectors.api.builder import SettingsBuilder
+from penstock.connectors.api.builder import MISSING, SettingsBuilder
 from penstock.connectors.api.messaging.properties import checked_property, int_of
 from penstock.connectors.api.messaging.staging import (
     DirectMessageWriter,
@@ -29,10 +29,8 @@ from penstock.connectors.api.messaging.staging import (
     StagingMessageWriter,
     checked_sizes,
 )
-from penstock.connectors.api.sending import StagingSink
-from penstock.connectors.kafka.client import make_client
-from penstock.connectors.kafka.login import check_login
-from penstock.connectors.kafka.producing import RecordProducer
+from penstock.connectors.api.sending import StagingSink, subtask_of
+from penstock.connectors.kafka.client import check_login, make_client
 from penstock.connectors.kafka.properties import (
     BOOTSTRAP_SERVERS,
     TRANSACTIONAL_ID,
@@ -43,36 +41,47 @@ from penstock.connectors.kafka.staging import (
     MAX_BYTES,
     MAX_RECORD_BYTES,
     KafkaCommitter,
-    KafkaCommitterSettings,
+    RecordProducer,
 )
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.types import RowTypeInfo, TypeInformation
 from penstock.engine.runtime.codecs.convert import field_values, to_rows
-from penstock.engine.runtime.elements import Batch, ColumnBatch, Int64s
+from penstock.engine.runtime.elements import Batch, ColumnBatch
 
+NAME: Final = "KafkaSink"
 MAX_PREFIX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSinkSettings:
-    """The settings that the builder collected.
-
-    `only_shows_failures`: a record that cannot be delivered is printed instead of raising an error.
-    `flushes_on_checkpoint` False: records may be lost. `writes_timestamps`: whether records keep their timestamps.
-    """
+    """The settings that the builder collected."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
-    serializer: KafkaRecordSerializationSchema | None = None
+    serializer: KafkaRecordSerializationSchema = MISSING
     guarantee: DeliveryGuarantee = DeliveryGuarantee.NONE
     transactional_id_prefix: str | None = None
-    only_shows_failures: bool = False
-    flushes_on_checkpoint: bool = True
-    writes_timestamps: bool = True
-    name: str = "KafkaSink"
+
+    def records(self, batch: Batch, kind: TypeInformation | None) -> ProducedRecords:
+        """Kafka's records of a batch. `kind`: the declared type of the stream's records."""
+        serializer = self.serializer
+        if isinstance(batch, ColumnBatch):
+            # Without making Rows, where that can be.
+            if serializer.takes_columns and isinstance(kind, RowTypeInfo):
+                columns = field_values(batch, kind)
+                made = serializer.records_of_columns(columns, len(batch), batch.timestamps)
+                if made is not None:
+                    return made
+            batch = to_rows(batch, kind)
+        return serializer.records(batch.values, batch.timestamps)
 
     @property
-    def is_exactly_once(self) -> bool:
-        return self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+    def limit(self) -> tuple[int, str]:
+        """The most bytes of a record, and what to do about it."""
+        max_bytes = int_of(client_properties(self.properties, NAME), MAX_BYTES, MAX_RECORD_BYTES)
+        return max_bytes, (
+            f"Kafka's client sends at most {max_bytes}. Set the property {MAX_BYTES!r} higher, "
+            "here and at the brokers, or make the records smaller"
+        )
 
 
 class KafkaSink(StagingSink):
@@ -80,16 +89,6 @@ class KafkaSink(StagingSink):
 
     accepts = Accepts.ROWS
     is_converting = True
-
-    def __init__(self, settings: KafkaSinkSettings) -> None:
-        """Check the settings.
-
-        Raises ConfigurationError if one is missing or two contradict each other.
-        """
-        self._settings = _checked(settings)
-        serializer = settings.serializer
-        if serializer is not None and serializer.takes_columns:
-            self.accepts = Accepts.ANY
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
@@ -110,9 +109,9 @@ class KafkaSink(StagingSink):
                 certificate or rights.
         """
         settings, more = self._settings, {}
-        if settings.is_exactly_once:
+        if self.is_exactly_once:
             more["transactional__id"] = settings.transactional_id_prefix
-        where = f"{settings.name} on the driver"
+        where = f"{NAME} on the driver"
         make_client("Producer", settings.properties, where, **more)
         check_login(settings.properties, where)
 
@@ -123,9 +122,32 @@ class KafkaSink(StagingSink):
         return _KafkaDirectWriter(self._settings, context)
 
     def committer(self) -> Committer:
-        return KafkaCommitter(
-            KafkaCommitterSettings(self._settings.properties, self._settings.name)
-        )
+        return KafkaCommitter(self._settings.properties)
+
+    def _check(self) -> None:
+        settings = self._settings
+        if not settings.properties.get(BOOTSTRAP_SERVERS):
+            raise ConfigurationError(
+                f"{NAME}: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
+            )
+        if not isinstance(settings.serializer, KafkaRecordSerializationSchema):
+            raise ConfigurationError(
+                f"{NAME}: a record serializer is required, got {settings.serializer!r}: call "
+                "set_record_serializer(KafkaRecordSerializationSchema.builder()...build())."
+            )
+        if self.is_exactly_once and settings.transactional_id_prefix is None:
+            raise ConfigurationError(
+                f"{NAME}: EXACTLY_ONCE needs a prefix of transactional ids, a different one for "
+                "each sink that writes to the same cluster: call "
+                "set_transactional_id_prefix('...')."
+            )
+        if TRANSACTIONAL_ID in settings.properties:
+            raise ConfigurationError(
+                f"{NAME}: the sink sets {TRANSACTIONAL_ID!r} itself. Call "
+                "set_transactional_id_prefix('...') instead."
+            )
+        if settings.serializer.takes_columns:
+            self.accepts = Accepts.ANY
 
 
 class KafkaSinkBuilder(SettingsBuilder):
@@ -176,50 +198,18 @@ class KafkaSinkBuilder(SettingsBuilder):
         return self._with(properties={**self._settings.properties, key: value})
 
 
-class _RecordMaker:
-    """Makes Kafka's records from a stream's records. `kind`: their declared type."""
-
-    def __init__(self, settings: KafkaSinkSettings, kind: TypeInformation | None) -> None:
-        assert settings.serializer is not None, "the serializer was checked when the sink was made"
-        self._serializer = settings.serializer
-        self._writes_timestamps = settings.writes_timestamps
-        self._kind = kind
-
-    def records(self, batch: Batch) -> ProducedRecords:
-        stamps = batch.timestamps if self._writes_timestamps else None
-        if isinstance(batch, ColumnBatch):
-            made = self._of_columns(batch, stamps)
-            if made is not None:
-                return made
-            batch = to_rows(batch, self._kind)
-        return self._serializer.records(batch.values, stamps)
-
-    def _of_columns(self, batch: ColumnBatch, stamps: Int64s | None) -> ProducedRecords | None:
-        """The records, where that goes without making Rows."""
-        if not self._serializer.takes_columns or not isinstance(self._kind, RowTypeInfo):
-            return None
-        columns = field_values(batch, self._kind)
-        return self._serializer.records_of_columns(columns, len(batch), stamps)
-
-
 class _KafkaDirectWriter(DirectMessageWriter):
     """Sends records as they come."""
 
     def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
         super().__init__()
-        where = f"{settings.name}, subtask {context.subtask} of {context.parallelism}"
-        self._maker = _RecordMaker(settings, context.input_type)
-        self._limit = _limit(settings)
-        self._flushes = settings.flushes_on_checkpoint
-        self._producer = RecordProducer(
-            settings.properties, where, only_shows_failures=settings.only_shows_failures
-        )
-
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self.write_converted(self.convert(batch), watermark_ms)
+        self._settings = settings
+        self._kind = context.input_type
+        self._limit = settings.limit
+        self._producer = RecordProducer(settings.properties, subtask_of(NAME, context))
 
     def convert(self, batch: Batch) -> ProducedRecords:
-        records = self._maker.records(batch)
+        records = self._settings.records(batch, self._kind)
         checked_sizes(records, *self._limit)
         return records
 
@@ -229,9 +219,6 @@ class _KafkaDirectWriter(DirectMessageWriter):
 
     def flush(self) -> None:
         self._producer.flush()
-
-    def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
-        return super().prepare_checkpoint(checkpoint_id) if self._flushes else ()
 
     def close(self) -> None:
         """Drops the records that are not delivered: the job restarts from its last checkpoint and sends them again."""
@@ -244,50 +231,13 @@ class _KafkaStagingWriter(StagingMessageWriter):
     """
 
     def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
-        super().__init__(StagedRecords(*_limit(settings)))
-        self._maker = _RecordMaker(settings, context.input_type)
+        super().__init__(StagedRecords(*settings.limit))
+        self._settings = settings
+        self._kind = context.input_type
         self._name = f"{settings.transactional_id_prefix}-{context.subtask}-{uuid.uuid4().hex[:16]}"
 
     def records(self, batch: Batch) -> ProducedRecords:
-        return self._maker.records(batch)
+        return self._settings.records(batch, self._kind)
 
     def committable(self, number: int, pieces: tuple[bytes, ...]) -> object:
         return self._name, self._staged.first_topic, number, pieces
-
-    def close(self) -> None:
-        """Nothing to do: what is staged exists only in this process."""
-
-
-def _limit(settings: KafkaSinkSettings) -> tuple[int, str]:
-    """The most bytes of a record, and what to do about it."""
-    properties = client_properties(settings.properties, settings.name)
-    max_bytes = int_of(properties, MAX_BYTES, MAX_RECORD_BYTES)
-    return max_bytes, (
-        f"Kafka's client sends at most {max_bytes}. Set the property {MAX_BYTES!r} higher, here "
-        "and at the brokers, or make the records smaller"
-    )
-
-
-def _checked(settings: KafkaSinkSettings) -> KafkaSinkSettings:
-    """The settings, if they are complete. Raises: ConfigurationError."""
-    name = settings.name
-    if not settings.properties.get(BOOTSTRAP_SERVERS):
-        raise ConfigurationError(
-            f"{name}: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
-        )
-    if not isinstance(settings.serializer, KafkaRecordSerializationSchema):
-        raise ConfigurationError(
-            f"{name}: a record serializer is required, got {settings.serializer!r}: call "
-            "set_record_serializer(KafkaRecordSerializationSchema.builder()...build())."
-        )
-    if settings.is_exactly_once and settings.transactional_id_prefix is None:
-        raise ConfigurationError(
-            f"{name}: EXACTLY_ONCE needs a prefix of transactional ids, a different one for each "
-            "sink that writes to the same cluster: call set_transactional_id_prefix('...')."
-        )
-    if TRANSACTIONAL_ID in settings.properties:
-        raise ConfigurationError(
-            f"{name}: the sink sets {TRANSACTIONAL_ID!r} itself. Call "
-            "set_transactional_id_prefix('...') instead."
-        )
-    return settings

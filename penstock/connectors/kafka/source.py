@@ -7,11 +7,10 @@ another job may begin. Source: pyflink.datastream.connectors.kafka, Flink's Kafk
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Final, Protocol, Self
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 from penstock.common.serialization import DeserializationSchema
 from penstock.connectors.api.base import ReaderContext, SourceReader
@@ -24,34 +23,28 @@ from penstock.connectors.api.messaging.properties import (
     checked_properties,
     checked_property,
     flag_of,
-    int_of,
 )
 from penstock.connectors.api.messaging.source import (
     MessageSource,
     PartitionEnumerator,
-    ReadingPlan,
     UnknownTopic,
     owner_of,
     partitions_seen,
 )
-from penstock.connectors.kafka.client import KafkaCluster
-from penstock.connectors.kafka.login import check_login
+from penstock.connectors.kafka.client import KafkaCluster, check_login
 from penstock.connectors.kafka.offsets import (
     KafkaOffsetsInitializer,
     KafkaSplit,
     KafkaTopicPartition,
-    Lookup,
 )
 from penstock.connectors.kafka.properties import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID_PREFIX,
     COMMIT_ON_CHECKPOINT,
-    DISCOVERY_INTERVAL_MS,
     GROUP_ID,
 )
-from penstock.connectors.kafka.reader import KafkaReader, KafkaReaderSettings
-from penstock.connectors.kafka.record_schema import KafkaRecordDeserializationSchema
-from penstock.connectors.kafka.records import KafkaSchema
+from penstock.connectors.kafka.reader import KafkaReader, KafkaSourceSettings
+from penstock.connectors.kafka.record_schema import KafkaRecordDeserializationSchema, KafkaSchema
 from penstock.engine.model.errors import ConfigurationError
 
 # ---------------------------------------------------------------------- enumerator
@@ -61,30 +54,15 @@ from penstock.engine.model.errors import ConfigurationError
 # It runs on the driver. Source: Flink KafkaSourceEnumerator, KafkaSubscriber.
 
 
-class KafkaTopics(Lookup, Protocol):
-    """The cluster as the enumerator needs it; `client.KafkaCluster` implements it."""
-
-    def topics(self) -> list[str]: ...
-    def partitions(self, topic: str) -> list[KafkaTopicPartition]: ...
-    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        """The ids; "" for all if the brokers have none. Raises: UnknownTopic; ExternalError."""
-
-    def close(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class KafkaSubscription:
-    """The partitions to read: topics by name, topics whose whole name matches `pattern`, or single partitions.
-
-    `deleted`: topics that were deleted on purpose; those of one that comes back are new ones.
-    """
+    """The partitions to read: topics by name, topics whose whole name matches `pattern`, or single partitions."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: frozenset[KafkaTopicPartition] = frozenset()
-    deleted: frozenset[str] = frozenset()
 
-    def find(self, cluster: KafkaTopics) -> list[KafkaTopicPartition]:
+    def find(self, cluster: KafkaCluster) -> list[KafkaTopicPartition]:
         """The partitions that exist now, in order.
 
         Raises: UnknownTopic; ExternalError: the cluster does not answer.
@@ -103,39 +81,36 @@ class KafkaSubscription:
             return found
         missing = sorted(self.partitions.difference(found))
         if missing:
+            there = [one.partition for one in found if one.topic == missing[0].topic]
             raise UnknownTopic(
                 f"KafkaSource: there is no partition {', '.join(map(str, missing))}; its topic has "
-                f"the partitions {_of_topic(found, missing[0])}."
+                f"the partitions {there}."
             )
         return sorted(self.partitions)
 
 
-def _of_topic(found: Sequence[KafkaTopicPartition], like: KafkaTopicPartition) -> list[int]:
-    return [one.partition for one in found if one.topic == like.topic]
-
-
-class KafkaEnumerator(PartitionEnumerator[KafkaTopics]):
+class KafkaEnumerator(PartitionEnumerator):
     """Partitions of the first round begin at the source's starting offsets, later ones at their first record."""
 
     source_name = "KafkaSource"
-    _plan: ReadingPlan[KafkaOffsetsInitializer, KafkaOffsetsInitializer]
+    _settings: KafkaSourceSettings
 
     def splits_of(
-        self, partitions: Sequence[KafkaTopicPartition], cluster: KafkaTopics
+        self, partitions: Sequence[KafkaTopicPartition], cluster: KafkaCluster
     ) -> Sequence[KafkaSplit]:
-        plan = self._plan
-        rule = KafkaOffsetsInitializer.earliest() if self.has_begun else plan.start
+        settings = self._settings
+        rule = KafkaOffsetsInitializer.earliest() if self.has_begun else settings.starting
         starts = rule.look_up(partitions, cluster)
-        stops = {} if plan.stop is None else plan.stop.look_up(partitions, cluster)
+        stopping = settings.stopping
+        stops = {} if stopping is None else stopping.look_up(partitions, cluster)
         ids = cluster.topic_ids({one.topic for one in partitions})
         return [KafkaSplit(one, starts[one], stops.get(one), ids[one.topic]) for one in partitions]
 
     def forgotten(
         self, known: Collection[KafkaTopicPartition], found: Sequence[KafkaTopicPartition]
     ) -> Collection[KafkaTopicPartition]:
-        subscription = self._plan.subscription
-        assert isinstance(subscription, KafkaSubscription), "a KafkaSource makes no other"
-        return {one for one in known if one.topic in subscription.deleted}.difference(found)
+        deleted = self._settings.deleted_topics
+        return {one for one in known if one.topic in deleted}.difference(found)
 
     def owner(self, split: KafkaSplit, parallelism: int) -> int:
         return owner_of(split.partition.topic, split.partition.partition, parallelism)
@@ -144,22 +119,7 @@ class KafkaEnumerator(PartitionEnumerator[KafkaTopics]):
 # ---------------------------------------------------------------------- source
 
 
-DISCOVERY_INTERVAL_DEFAULT_MS: Final = 5 * 60 * 1000
 SETTERS: Final = "set_topics, set_topic_pattern and set_partitions"
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaSourceSettings:
-    """The settings that the builder collected. `stopping` None: the source never stops."""
-
-    properties: Mapping[str, str] = field(default_factory=dict)
-    subscription: KafkaSubscription | None = None
-    starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
-    stopping: KafkaOffsetsInitializer | None = None
-    is_bounded: bool = False
-    schema: KafkaSchema | None = None
-    name: str = "KafkaSource"
-    deleted_topics: frozenset[str] = frozenset()
 
 
 class KafkaSource(MessageSource):
@@ -168,13 +128,6 @@ class KafkaSource(MessageSource):
     enumerator = KafkaEnumerator
     advertised = "advertised.listeners"
     _settings: KafkaSourceSettings
-
-    def __init__(self, settings: KafkaSourceSettings) -> None:
-        """Check the settings.
-
-        Raises ConfigurationError if one is missing or two contradict each other.
-        """
-        self._settings = _checked(settings)
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
@@ -187,37 +140,46 @@ class KafkaSource(MessageSource):
         Raises ConfigurationError: the brokers refuse user, certificate or rights, a topic does not exist, or the cluster
         does not answer.
         """
-        check_login(self._settings.properties, f"{self._settings.name} on the driver")
+        check_login(self._settings.properties, "KafkaSource on the driver")
         super().validate()
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        settings = self._settings
-        reader = KafkaReaderSettings(
-            settings.properties,
-            self._schema,
-            settings.starting.auto_offset_reset,
-            settings.stopping is not None,
-            settings.deleted_topics,
-        )
-        return KafkaReader(context, reader)
+        return KafkaReader(context, self._settings)
 
     def _connect(self) -> KafkaCluster:
-        return KafkaCluster(self._settings.properties, f"{self._settings.name} on the driver")
+        return KafkaCluster(self._settings.properties, "KafkaSource on the driver")
 
-    def _plan(self) -> ReadingPlan[KafkaOffsetsInitializer, KafkaOffsetsInitializer]:
-        settings = self._settings
-        interval_ms = int_of(
-            settings.properties, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS
-        )
-        subscription = self._subscription
-        assert isinstance(subscription, KafkaSubscription), "the builder makes no other"
-        return ReadingPlan(
-            replace(subscription, deleted=settings.deleted_topics),
-            settings.starting,
-            settings.stopping,
-            settings.is_bounded,
-            0 if settings.is_bounded else interval_ms,
-        )
+    def _check(self) -> None:
+        """As Flink's builder does."""
+        settings, properties = self._settings, self._settings.properties
+        if not properties.get(BOOTSTRAP_SERVERS):
+            raise ConfigurationError(
+                f"KafkaSource: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
+            )
+        if settings.subscription is None:
+            raise ConfigurationError(
+                f"KafkaSource: there is nothing to read. Call one of {SETTERS}."
+            )
+        if not isinstance(settings.schema, KafkaSchema):
+            raise ConfigurationError(
+                f"KafkaSource: a deserializer is required, got {settings.schema!r}: call "
+                "set_value_only_deserializer(SimpleStringSchema()), or with another DeserializationSchema."
+            )
+        stopping = settings.stopping
+        needs_group = {
+            "committed offsets as starting offsets": settings.starting.needs_group,
+            "committed offsets as stopping offsets": stopping is not None and stopping.needs_group,
+            **{
+                f"{one}=true": flag_of(properties, one, default=False)
+                for one in (COMMIT_ON_CHECKPOINT, "enable.auto.commit")
+            },
+        }
+        for what, is_needed in needs_group.items():
+            if is_needed and not properties.get(GROUP_ID):
+                raise ConfigurationError(
+                    f"KafkaSource: the property {GROUP_ID!r} is required for {what}: call set_group_id('...')."
+                )
+        _ = settings.discovery_interval_ms
 
 
 class KafkaSourceBuilder(MessageSourceBuilder):
@@ -272,18 +234,27 @@ class KafkaSourceBuilder(MessageSourceBuilder):
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Set where reading starts."""
-        rule = _checked_rule("set_starting_offsets", starting_offsets_initializer)
-        return self._with(starting=rule)
+        return self._with_a(
+            KafkaOffsetsInitializer, "set_starting_offsets", starting=starting_offsets_initializer
+        )
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Read each partition up to these offsets. The job does not end: partitions may appear."""
-        rule = _checked_rule("set_unbounded", stopping_offsets_initializer)
-        return self._with(stopping=rule, is_bounded=False)
+        return self._with_a(
+            KafkaOffsetsInitializer,
+            "set_unbounded",
+            stopping=stopping_offsets_initializer,
+            is_bounded=False,
+        )
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Read each partition up to these offsets, then end."""
-        rule = _checked_rule("set_bounded", stopping_offsets_initializer)
-        return self._with(stopping=rule, is_bounded=True)
+        return self._with_a(
+            KafkaOffsetsInitializer,
+            "set_bounded",
+            stopping=stopping_offsets_initializer,
+            is_bounded=True,
+        )
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> Self:
         """Set what turns a record's value into a value of the stream."""
@@ -318,52 +289,3 @@ class KafkaSourceBuilder(MessageSourceBuilder):
         """Set several properties, as `set_property` does."""
         found = checked_properties(props, "set_properties")
         return self._with(properties={**self._settings.properties, **found})
-
-
-def _checked(settings: KafkaSourceSettings) -> KafkaSourceSettings:
-    """The settings, if they are complete; the checks of Flink's builder. Raises: ConfigurationError."""
-    name, properties = settings.name, settings.properties
-    if not properties.get(BOOTSTRAP_SERVERS):
-        raise ConfigurationError(
-            f"{name}: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
-        )
-    if settings.subscription is None:
-        raise ConfigurationError(f"{name}: there is nothing to read. Call one of {SETTERS}.")
-    if not isinstance(settings.schema, KafkaSchema):
-        raise ConfigurationError(
-            f"{name}: a deserializer is required, got {settings.schema!r}: call "
-            "set_value_only_deserializer(SimpleStringSchema()), or with another DeserializationSchema."
-        )
-    needs = partial(_require_group, name, properties)
-    _check_group(settings, needs)
-    int_of(properties, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS)
-    return settings
-
-
-def _check_group(settings: KafkaSourceSettings, needs_group: Callable[[str], None]) -> None:
-    properties = settings.properties
-    if settings.starting.needs_group:
-        needs_group("committed offsets as starting offsets")
-    if settings.stopping is not None and settings.stopping.needs_group:
-        needs_group("committed offsets as stopping offsets")
-    if COMMIT_ON_CHECKPOINT in properties and flag_of(
-        properties, COMMIT_ON_CHECKPOINT, default=True
-    ):
-        needs_group(f"{COMMIT_ON_CHECKPOINT}=true")
-    if flag_of(properties, "enable.auto.commit", default=False):
-        needs_group("enable.auto.commit=true")
-
-
-def _require_group(name: str, properties: Mapping[str, str], what: str) -> None:
-    if not properties.get(GROUP_ID):
-        raise ConfigurationError(
-            f"{name}: the property {GROUP_ID!r} is required for {what}: call set_group_id('...')."
-        )
-
-
-def _checked_rule(setter: str, rule: object) -> KafkaOffsetsInitializer:
-    if not isinstance(rule, KafkaOffsetsInitializer):
-        raise ConfigurationError(
-            f"{setter}: expected a KafkaOffsetsInitializer such as KafkaOffsetsInitializer.latest(), got {rule!r}."
-        )
-    return rule

@@ -14,36 +14,163 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import repeat
+from typing import Any, Final, NamedTuple
 
 from penstock.connectors.api.messaging.properties import int_of
-from penstock.connectors.api.messaging.staging import StagingCommitter, unpack
+from penstock.connectors.api.messaging.staging import ProducedRecords, StagingCommitter, unpack
 from penstock.connectors.kafka.client import (
     API_TIMEOUT_DEFAULT_MS,
     GRACE_S,
     import_kafka,
     kafka_errors,
+    make_client,
     make_consumer,
+    text_of,
 )
-from penstock.connectors.kafka.producing import RecordProducer
 from penstock.connectors.kafka.properties import API_TIMEOUT_MS, GROUP_ID, shared_properties
 from penstock.engine.hosting.os.clock import within
+from penstock.engine.model.errors import ExternalError, RefusedForGood
+
+# ---------------------------------------------------------------------- producing
+# A Kafka producer as sinks use it: sends batches of records, and reports failed deliveries. Needs confluent-kafka.
+
+
+WAIT_S: Final = 0.1
+
+
+class RecordProducer:
+    """Sends records in the background. A failed delivery is raised by the next call.
+
+    The delivery callback is a C function (`dict.setdefault`), not Python code.
+    After a fatal error the client goes on calling back with that error pending. It leaks the exception that results
+    from this in Python code, with all stack frames that the exception refers to.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        where: str,
+        **more: Any,
+    ) -> None:
+        """`more`: librdkafka properties, with __ for each dot."""
+        self._where = where
+        self._undelivered: dict[Any, Any] = {}
+        """Each error, with the first record that had it."""
+        usual: dict[str, str] = {"partitioner": "murmur2_random"}  # the default of Java's producers
+        if properties.get("acks", "all") in {"all", "-1"}:
+            # A record that is sent again is then neither written twice nor out of order.
+            usual["enable.idempotence"] = "true"
+        self.client, self.last = make_client(
+            "Producer",
+            {**usual, **properties},
+            where,
+            delivery__report__only__error=True,
+            on_delivery=self._undelivered.setdefault,
+            **more,
+        )
+
+    def send(self, records: ProducedRecords) -> None:
+        """Sends the records. Waits while the client's queue is full. Raises: ExternalError."""
+        produce = self.client.produce
+        stamps = repeat(0) if records.timestamps is None else records.timestamps.tolist()
+        keys = repeat(None) if records.keys is None else records.keys
+        headers = repeat(None) if records.headers is None else map(list, records.headers)
+        rows = zip(records.topics, records.values, keys, stamps, headers, strict=False)
+        for topic, value, key, stamp, found in rows:
+            # 0 means now. Kafka has no times before 1970, and NO_TIMESTAMP is such a time.
+            at_ms = max(0, stamp)
+            try:
+                produce(topic, value, key, timestamp=at_ms, headers=found)
+            except BufferError:
+                self._produce_when_there_is_room(topic, value, key, at_ms, found)
+            except Exception as error:  # the client's errors have no common base class
+                raise ExternalError(
+                    f"{self._where}: cannot write to the topic {topic!r}: {text_of(error)}"
+                ) from error
+        self.client.poll(0)
+        self.check()
+
+    def flush(self) -> None:
+        """Waits until all records are delivered.
+
+        Raises: ExternalError: a record is not delivered within delivery.timeout.ms.
+        """
+        while self._flush():
+            self.check()
+        self.check()
+
+    def _flush(self) -> int:
+        """Waits for one second. Returns how many records are still under way."""
+        try:
+            return int(self.client.flush(1))
+        except SystemError as error:  # the client's only sign that it was fenced off
+            raise ExternalError(
+                f"{self._where}: the client has ended.{self.last.reason()}"
+            ) from error
+
+    def check(self) -> None:
+        """Raises: ExternalError: a record was not delivered; this producer cannot be used any more. RefusedForGood."""
+        if refusal := self.last.refusal():
+            raise RefusedForGood(f"{self._where}: cannot write: {refusal}.")
+        if self._undelivered:
+            raise ExternalError(self._text_of(*next(iter(self._undelivered.items()))))
+
+    def drop(self) -> None:
+        """Ends the producer without waiting; records that were not sent are lost."""
+        client = self.client
+        self.client = None  # the client ends when its last user drops it
+        if client is not None:
+            client.purge()
+            client.poll(0)
+
+    def _produce_when_there_is_room(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        at_ms: int,
+        headers: list[tuple[str, bytes | None]] | None,
+    ) -> None:
+        while True:
+            self.client.poll(WAIT_S)
+            self.check()
+            try:
+                self.client.produce(topic, value, key, timestamp=at_ms, headers=headers)
+            except BufferError:
+                continue
+            return
+
+    def _text_of(self, error: Any, message: Any) -> str:
+        size = ""
+        if error.name() == "MSG_SIZE_TOO_LARGE":
+            size = (
+                f" Its value has {len(message)} bytes. Brokers (message.max.bytes) or the topic "
+                "(max.message.bytes) take less: set that higher, or message.max.bytes of the sink "
+                "to the same, which then refuses such records one by one."
+            )
+        return (
+            f"{self._where}: a record for the topic {message.topic()!r} was not delivered: "
+            f"{error.str()} ({error.name()}).{size}{self.last.reason()}"
+        )
+
+
+# ---------------------------------------------------------------------- staging
+
 
 MAX_BYTES: Final = "message.max.bytes"
 MAX_RECORD_BYTES: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaStaging:
+class KafkaStaging(NamedTuple):
     """The records of one writer for one checkpoint. `writer`: unique; `number`: counts its stagings from 1, without
     gaps.
 
-    `marker_topic`: the first topic that the writer wrote to; the marker is an offset of its partition 0. `pieces`:
-    packed records.
+    `topic`: the first topic that the writer wrote to; the marker is an offset of its partition 0. `pieces`: packed records.
     """
 
     writer: str
-    marker_topic: str
+    topic: str
     number: int
     pieces: tuple[bytes, ...]
 
@@ -77,25 +204,17 @@ class Marker:
         return cls(max(0, offset), besides)
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaCommitterSettings:
-    """`name`: the sink's name, for errors."""
-
-    properties: Mapping[str, str]
-    name: str = "KafkaSink"
-
-
 class TransactionLog:
     """Writes the stagings of one writer, each once. A new log excludes all earlier ones from writing."""
 
-    def __init__(self, writer: str, topic: str, settings: KafkaCommitterSettings) -> None:
+    def __init__(self, writer: str, topic: str, properties: Mapping[str, str]) -> None:
         """Raises: ExternalError: the cluster does not answer."""
-        self._where = f"{settings.name}'s committer for the transactional id {writer!r}"
+        self._where = f"KafkaSink's committer for the transactional id {writer!r}"
         self._kafka = import_kafka(self._where)
         self._topic = topic
-        self._timeout_s = int_of(settings.properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
-        self._producer = RecordProducer(settings.properties, self._where, transactional__id=writer)
-        shared = shared_properties(settings.properties)
+        self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
+        self._producer = RecordProducer(properties, self._where, transactional__id=writer)
+        shared = shared_properties(properties)
         self._consumer, _ = make_consumer({**shared, GROUP_ID: writer}, self._where)
         try:
             self.marker = self._begin()
@@ -161,24 +280,15 @@ class TransactionLog:
 class KafkaCommitter(StagingCommitter):
     """Commits stagings, with one log for each writer."""
 
-    def __init__(self, settings: KafkaCommitterSettings) -> None:
-        super().__init__()
-        self._settings = settings
+    staging = KafkaStaging
+    sink_name = "KafkaSink"
 
-    def staging_of(self, committable: object) -> KafkaStaging:
-        return _staging(committable)
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__()
+        self._properties = properties
 
     def log_key(self, staging: KafkaStaging) -> str:
         return staging.writer
 
     def open_log(self, staging: KafkaStaging) -> TransactionLog:
-        return TransactionLog(staging.writer, staging.marker_topic, self._settings)
-
-
-def _staging(committable: object) -> KafkaStaging:
-    if isinstance(committable, tuple | list) and len(committable) == 4:
-        writer, topic, number, pieces = committable
-        return KafkaStaging(str(writer), str(topic), int(number), tuple(pieces))
-    raise TypeError(
-        f"a KafkaSink commits (writer, topic, number, pieces), got {type(committable).__name__}"
-    )
+        return TransactionLog(staging.writer, staging.topic, self._properties)

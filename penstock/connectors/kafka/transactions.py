@@ -22,11 +22,13 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 from penstock.connectors.api.messaging.properties import int_of
 from penstock.connectors.kafka.client import (
     API_TIMEOUT_DEFAULT_MS,
+    addresses,
     import_kafka,
     kafka_errors,
     make_client,
+    tls_context,
+    told_by_handshake,
 )
-from penstock.connectors.kafka.login import addresses, tls_context, told_by_handshake
 from penstock.connectors.kafka.properties import (
     API_TIMEOUT_MS,
     BOOTSTRAP_SERVERS,

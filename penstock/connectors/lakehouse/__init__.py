@@ -3,7 +3,6 @@
 from penstock.connectors.lakehouse.delta import DeltaSink
 from penstock.connectors.lakehouse.delta_source import DeltaSource
 from penstock.connectors.lakehouse.iceberg import IcebergSink
-from penstock.connectors.lakehouse.iceberg_scan import StreamingStartingStrategy
-from penstock.connectors.lakehouse.iceberg_source import IcebergSource
+from penstock.connectors.lakehouse.iceberg_source import IcebergSource, StreamingStartingStrategy
 
 __all__ = ["DeltaSink", "DeltaSource", "IcebergSink", "IcebergSource", "StreamingStartingStrategy"]

@@ -25,7 +25,6 @@ import pyarrow as pa
 from penstock.common.typeinfo import RowTypeInfo
 from penstock.connectors.api.base import Committer, SinkWriter, WriterContext
 from penstock.connectors.api.builder import SettingsBuilder
-from penstock.connectors.lakehouse.data_files import PartitionValues
 from penstock.connectors.lakehouse.delta_tables import (
     cause_of,
     created,
@@ -33,11 +32,11 @@ from penstock.connectors.lakehouse.delta_tables import (
     opened,
     schema_of_table,
 )
-from penstock.connectors.lakehouse.tables import TableSink, TableWriter, at_submit
+from penstock.connectors.lakehouse.tables import PartitionValues, TableSink, TableWriter, at_submit
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.formats.column_files import schema_of
 from penstock.formats.file_access import Address, is_remote, open_files, shown
-from penstock.formats.file_listing import local_path
+from penstock.formats.file_format import local_path
 from penstock.formats.partition_folders import NO_VALUE
 
 # ---------------------------------------------------------------------- delta files
@@ -73,7 +72,7 @@ class TableFolder:
         self.path = path.rstrip("/")
         self._address = Address.of(path) if is_remote(path) else None
 
-    def create(self, path: str) -> Any:
+    def begin(self, path: str) -> Any:
         """Open a new file below the folder for writing. Other programs see it when it is closed, or `finished`."""
         if self._address is None:
             whole = Path(self.path, f"{path}{_OPEN}")
@@ -120,17 +119,17 @@ class TableFolder:
                 found.unlink(missing_ok=True)
 
 
-class DeltaFiles:
+class DeltaFiles(TableFolder):
     """The files of a Delta table: in the folder of their partition, without its columns. See `TableFiles`."""
 
     def __init__(self, path: str, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        super().__init__(path)
         self.table = path
         self.schema = schema
         self.in_files = pa.schema([one for one in schema if one.name not in partition_by])
         self.columns: Sequence[str] = self.in_files.names
         self.most_bytes: int | None = None
         self.options: Mapping[str, Any] = {"compression": "snappy"}
-        self._folder = TableFolder(path)
         self._partition_by = list(partition_by)
 
     def keys(self, data: pa.RecordBatch) -> Sequence[pa.Array]:
@@ -142,16 +141,7 @@ class DeltaFiles:
             for column, value in self._partition(values).items()
         )
         path = f"{folders}{name}"
-        return path, self._folder.create(path)
-
-    def finish(self, path: str, file: Any) -> None:
-        self._folder.finish(path, file)
-
-    def discard(self, path: str, file: Any) -> None:
-        self._folder.discard(path, file)
-
-    def remove(self, path: str) -> None:
-        self._folder.remove(path)
+        return path, self.begin(path)
 
     def described(self, path: str, size: int, values: PartitionValues, footer: Any) -> object:
         partition = self._partition(values)
@@ -313,14 +303,14 @@ class _DeltaWriter(TableWriter):
             )
         files = DeltaFiles(settings.path, schema_of_table(table), settings.partition_by)
         super().__init__(files, context, settings.row_type)
-        self._name = f"penstock-{uuid.uuid4().hex}"
+        self._transaction = f"penstock-{uuid.uuid4().hex}"
         self._number = 0
 
     def prepare_commit(self) -> Sequence[object]:
         prepared = []
         for whole in super().prepare_commit():
             self._number += 1
-            prepared.append((self._name, self._number, None, whole))
+            prepared.append((self._transaction, self._number, None, whole))
         return prepared
 
 

@@ -45,7 +45,7 @@ from penstock.connectors.lakehouse.tables import (
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.runtime.codecs.convert import arrow_schema, cast_to
 from penstock.formats.file_access import Address, arrow_input, is_remote, open_input, shown
-from penstock.formats.file_listing import local_path
+from penstock.formats.file_format import local_path
 
 # ---------------------------------------------------------------------- delta partitions
 # Values of partition columns of Delta tables, from the texts that stand for them in the log. Does
@@ -115,7 +115,7 @@ class DeltaSplit:
     partition: tuple[tuple[str, str | None], ...] = ()
 
 
-class DeltaSource(TableSource[_Settings]):
+class DeltaSource(TableSource):
     """Reads a Delta table as columns, a snapshot of it or also what is added later. Not in PyFlink.
 
     Build it: `DeltaSource.for_bounded_row_data("/data/orders").build()`. Its type is the table's.
@@ -144,11 +144,11 @@ class DeltaSource(TableSource[_Settings]):
 
         def version_as_of(self, version: int) -> Self:
             """Set the version that a bounded source reads."""
-            return self._with(version=_version("version_as_of", version))
+            return self._with_number("version_as_of", 0, version=version)
 
         def starting_version(self, version: int) -> Self:
             """Have a continuous source read the changes of this version and later ones, without a snapshot."""
-            return self._with(starting=_version("starting_version", version))
+            return self._with_number("starting_version", 0, starting=version)
 
         def update_check_interval(self, interval: Duration) -> Self:
             """Set how often a continuous source looks for new versions; 10 s by default."""
@@ -188,14 +188,6 @@ class DeltaSource(TableSource[_Settings]):
         return _Reader(context, self._settings.path, self._type)
 
 
-def _version(setter: str, version: int) -> int:
-    if version < 0:
-        raise ConfigurationError(
-            f"{setter}: expected a version of the table, 0 or more, got {version}."
-        )
-    return version
-
-
 def _type_of_rows(settings: _Settings) -> TypeInformation:
     table = _table(settings)
     check_readable(table, settings.path)
@@ -216,7 +208,7 @@ def _table(settings: _Settings) -> Any:
     return found
 
 
-class _Enumerator(TableEnumerator[_Settings]):
+class _Enumerator(TableEnumerator):
     """Hands out the files of a snapshot, and of each version after it."""
 
     format_name = "delta"

@@ -298,5 +298,5 @@ def _append(table: Table, committable: Any) -> None:
     })
     with update.merge_append() if merges else update.fast_append() as append:
         for plain in files:
-            append.append_data_file(data_file_of(plain, table.format_version))
+            append.append_data_file(data_file_of(plain, _table_format_version=table.format_version))
     transaction.commit_transaction()

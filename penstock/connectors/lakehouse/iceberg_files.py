@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.connectors.lakehouse.data_files import PartitionValues
 from penstock.connectors.lakehouse.iceberg_tables import arrow_schema_of
+from penstock.connectors.lakehouse.tables import PartitionValues
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -202,18 +202,15 @@ def values_of(record: Any) -> list[Any]:
     return [record[position] for position in range(len(record))]
 
 
-def data_file_of(plain: Mapping[str, Any], format_version: int) -> DataFile:
-    """The manifest entry's file of what `described` gave."""
+def data_file_of(plain: Mapping[str, Any], **more: Any) -> DataFile:
+    """The manifest entry's file of plain data. What it does not say it is: Parquet with rows."""
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
 
     known = {name: value for name, value in plain.items() if name != "spec_id"}
+    known["content"] = DataFileContent(plain.get("content", DataFileContent.DATA))
+    known["file_format"] = FileFormat(plain.get("file_format", FileFormat.PARQUET))
     known["partition"] = Record(*plain["partition"])
-    made = DataFile.from_args(
-        _table_format_version=format_version,  # type: ignore[arg-type] # a literal there
-        content=DataFileContent.DATA,
-        file_format=FileFormat.PARQUET,
-        **known,
-    )
+    made = DataFile.from_args(**more, **known)
     made.spec_id = plain["spec_id"]
     return made

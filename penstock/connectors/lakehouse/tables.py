@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import uuid
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
@@ -22,9 +28,206 @@ from penstock.connectors.api.base import (
     Source,
     WriterContext,
 )
-from penstock.connectors.lakehouse.data_files import DataFileWriter, TableFiles
 from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.engine.runtime.codecs.convert import ROW_KIND_COLUMN, to_columns
+from penstock.engine.runtime.elements import RowBatch
+from penstock.engine.runtime.interruption import uninterruptible
+from penstock.engine.runtime.sink import SendFigures
 from penstock.formats.column_files import schema_of
+
+# ---------------------------------------------------------------------- data files
+# Parquet files of a table, which nobody sees before a commit names them. Does not know any table format.
+#
+# A file has its final name as soon as it is whole. Files that no commit names stay behind after failures: tables have a command that
+# removes them (Delta's VACUUM, Iceberg's remove_orphan_files).
+
+
+ROW_GROUP_ROWS: Final = 131_072
+FILE_BYTES: Final = 128 * 1024 * 1024
+"""A file that is larger is closed, and another one is begun. A table may say otherwise."""
+MOST_OPEN: Final = 100
+"""Files at once: each of them has buffers. One more, and the largest is closed."""
+
+PartitionValues: TypeAlias = "tuple[Any, ...]"
+
+
+class TableFiles(Protocol):
+    """What a table format says about its files.
+
+    `table`: its name in errors. `schema`: of records, with all columns of the table. `columns`: names of those that are in files, in the
+    order of `in_files`, whose names may differ. `most_bytes`: None: `FILE_BYTES`. `options`: of pyarrow's ParquetWriter.
+    """
+
+    table: str
+    schema: pa.Schema
+    columns: Sequence[str]
+    in_files: pa.Schema
+    most_bytes: int | None
+    options: Mapping[str, Any]
+
+    def keys(self, data: pa.RecordBatch) -> Sequence[pa.Array]:
+        """One array for each partition field, whose values choose the file of a row. Empty: the table has no partitions."""
+
+    def create(self, name: str, values: PartitionValues) -> tuple[str, Any]:
+        """Open a new file for rows with these partition values; returns its path too."""
+
+    def finish(self, path: str, file: Any) -> None:
+        """Make the file durable under its name."""
+
+    def discard(self, path: str, file: Any) -> None:
+        """Remove a file that is not finished."""
+
+    def remove(self, path: str) -> None:
+        """Remove a finished file, if it is there."""
+
+    def described(self, path: str, size: int, values: PartitionValues, footer: Any) -> object:
+        """What a commit needs to know of a finished file, as plain data. `footer`: pyarrow's FileMetaData."""
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    path: str
+    file: Any
+    writer: pq.ParquetWriter
+    footer: list[Any]
+
+
+class TableWriter:
+    """Writes the records of one subtask into files, one open for each partition."""
+
+    def __init__(self, files: TableFiles, context: WriterContext, row_type: Any) -> None:
+        """`row_type`: of records that come as rows, where the stream declares none."""
+        self.sent = SendFigures()
+        self._files = files
+        self._type = context.input_type if context.input_type is not None else row_type
+        self._name = f"part-{context.attempt_prefix}-{context.subtask}-{uuid.uuid4().hex[:8]}"
+        self._begun = 0
+        self._open: dict[PartitionValues, _OpenFile] = {}
+        self._whole: list[tuple[str, object]] = []
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self.write_converted(self.convert(batch), watermark_ms)
+
+    @uninterruptible()
+    def write_converted(self, converted: pa.RecordBatch, watermark_ms: int) -> None:
+        """Write what `convert` returned."""
+        most_bytes = self._files.most_bytes or FILE_BYTES
+        for values, part in self._partitions(converted):
+            file = self._open.get(values)
+            if file is None:
+                file = self._begin(values)
+            file.writer.write_batch(part, ROW_GROUP_ROWS)
+            if file.file.tell() >= most_bytes:
+                self._finish(values)
+
+    @uninterruptible()
+    def prepare_commit(self) -> Sequence[object]:
+        """Finish the files. Returns what is to be committed, as one; nothing, if there are none."""
+        for values in list(self._open):
+            self._finish(values)
+        whole, self._whole = self._whole, []
+        return [[described for _, described in whole]] if whole else []
+
+    @uninterruptible()
+    def close(self) -> None:
+        """Remove what was not taken: a new attempt writes it again."""
+        for file in self._open.values():
+            with contextlib.suppress(OSError, pa.ArrowException):
+                file.writer.close()
+            self._files.discard(file.path, file.file)
+        for path, _ in self._whole:
+            self._files.remove(path)
+        self._open.clear()
+        self._whole.clear()
+
+    def convert(self, batch: Batch) -> pa.RecordBatch:
+        """The records with the table's columns. Raises: ValueError: one is no insert, or does not fit a column."""
+        columns = to_columns(batch, self._type) if isinstance(batch, RowBatch) else batch
+        data, table = columns.data, self._files.table
+        if ROW_KIND_COLUMN in data.schema.names:
+            kinds = data.column(ROW_KIND_COLUMN)
+            if pc.any(pc.not_equal(kinds, 0)).as_py():
+                raise ValueError(
+                    f"the table {table!r} only takes new rows, but the stream has "
+                    "updates or deletes (Row kinds -U, +U, -D). Filter them, or write a table with "
+                    "keys through SqlSink."
+                )
+        schema = self._files.schema
+        arrays = []
+        for one in schema:
+            try:
+                arrays.append(
+                    data.column(one.name).cast(one.type)
+                    if one.name in data.schema.names
+                    else pa.nulls(data.num_rows, one.type)
+                )
+            except pa.ArrowException as error:
+                raise ValueError(
+                    f"a record does not fit the column {one.name!r} of the table {table!r}: "
+                    f"{error}. Its columns are {_shown(schema)}."
+                ) from error
+        for one, array in zip(schema, arrays, strict=True):
+            if not one.nullable and array.null_count:
+                raise ValueError(
+                    f"the column {one.name!r} of the table {table!r} takes no nulls, but a record "
+                    "has none of it or None in it. Filter such records, or change the table."
+                )
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _partitions(self, data: pa.RecordBatch) -> Iterator[tuple[PartitionValues, pa.RecordBatch]]:
+        """The rows of each partition, in their order, with the columns of the files."""
+        if not data.num_rows:
+            return
+        rest = pa.RecordBatch.from_arrays(
+            [data.column(name) for name in self._files.columns], schema=self._files.in_files
+        )
+        keys = self._files.keys(data)
+        if not keys:
+            yield (), rest
+            return
+        combined = np.zeros(data.num_rows, np.int64)
+        for key in keys:
+            encoded = key.dictionary_encode("encode")
+            numbers = encoded.indices.to_numpy(zero_copy_only=False)
+            _, combined = np.unique(
+                combined * max(1, len(encoded.dictionary)) + numbers, return_inverse=True
+            )
+        found, first = np.unique(combined, return_index=True)
+        order = np.argsort(combined, kind="stable")
+        ends = np.searchsorted(combined[order], found, side="right")
+        for row, rows in zip(first, np.split(order, ends[:-1]), strict=True):
+            values = tuple(key[int(row)].as_py() for key in keys)
+            yield values, rest if len(first) == 1 else rest.take(pa.array(rows))
+
+    def _begin(self, values: PartitionValues) -> _OpenFile:
+        if len(self._open) >= MOST_OPEN:
+            self._finish(max(self._open, key=lambda one: self._open[one].file.tell()))
+        path, file = self._files.create(f"{self._name}-{self._begun}.parquet", values)
+        self._begun += 1
+        footer = list[Any]()
+        writer = pq.ParquetWriter(
+            file, self._files.in_files, metadata_collector=footer, **self._files.options
+        )
+        made = self._open[values] = _OpenFile(path, file, writer, footer)
+        return made
+
+    def _finish(self, values: PartitionValues) -> None:
+        file = self._open[values]
+        file.writer.close()
+        size = file.file.tell()
+        self._files.finish(file.path, file.file)
+        self.sent.bytes += size
+        (footer,) = file.footer
+        self._whole.append((file.path, self._files.described(file.path, size, values, footer)))
+        del self._open[values]
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{one.name}: {one.type}" for one in schema)
+
+
+# ---------------------------------------------------------------------- tables
+
 
 # ---------------------------------------------------------------------- schemas
 # From the Arrow schema of a table to the type of a stream, and what of a stream does not fit a
@@ -150,16 +353,7 @@ def check_columns(wanted: Sequence[str], there: Sequence[str], table: object) ->
         )
 
 
-class _Settings(Protocol):
-    @property
-    def every_ms(self) -> int | None:
-        """How often the source looks for more; None: it ends."""
-
-
-S = TypeVar("S", bound=_Settings)
-
-
-class TableEnumerator(QueueEnumerator, Generic[S]):
+class TableEnumerator(QueueEnumerator):
     """Hands out the files of a table, and those that come later if the source follows it.
 
     `format_name`: for logs. `_place`: the version or snapshot up to which files were handed out.
@@ -167,7 +361,7 @@ class TableEnumerator(QueueEnumerator, Generic[S]):
 
     format_name: ClassVar[str]
 
-    def __init__(self, context: EnumeratorContext, settings: S) -> None:
+    def __init__(self, context: EnumeratorContext, settings: Any) -> None:
         super().__init__(context, (), is_final=settings.every_ms is None)
         self._settings = settings
         self._place: Any = None
@@ -218,10 +412,10 @@ class TableEnumerator(QueueEnumerator, Generic[S]):
         """Yield each place after `_place`, with its files. Raises RefusedForGood."""
 
 
-class TableSource(Source, Generic[S]):
+class TableSource(Source):
     """A source of the rows of one table."""
 
-    def __init__(self, settings: S, row_type: TypeInformation) -> None:
+    def __init__(self, settings: Any, row_type: TypeInformation) -> None:
         self._settings = settings
         self._type = row_type
 
@@ -234,9 +428,9 @@ class TableSource(Source, Generic[S]):
         return self._type
 
     @abstractmethod
-    def create_enumerator(self, context: EnumeratorContext) -> TableEnumerator[S]: ...
+    def create_enumerator(self, context: EnumeratorContext) -> TableEnumerator: ...
 
-    def restore_enumerator(self, context: EnumeratorContext, state: Any) -> TableEnumerator[S]:
+    def restore_enumerator(self, context: EnumeratorContext, state: Any) -> TableEnumerator:
         enumerator = self.create_enumerator(context)
         enumerator.restore(state)
         return enumerator
@@ -275,27 +469,3 @@ class TableSink(Sink):
                 f"{self.name}: rows do not fit the table {table}: {reason}. Change the field, or "
                 "the table (ALTER TABLE)."
             )
-
-
-class TableWriter:
-    """Writes the records of one subtask into files of the table."""
-
-    def __init__(self, files: TableFiles, context: WriterContext, row_type: Any) -> None:
-        self._files = DataFileWriter(files, context, row_type)
-        self.sent = self._files.sent
-
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self._files.write(self.convert(batch))
-
-    def convert(self, batch: Batch) -> pa.RecordBatch:
-        return self._files.as_table(batch)
-
-    def write_converted(self, converted: pa.RecordBatch, watermark_ms: int) -> None:
-        self._files.write(converted)
-
-    def prepare_commit(self) -> Sequence[object]:
-        whole = self._files.take_whole()
-        return [whole] if whole else []
-
-    def close(self) -> None:
-        self._files.close()

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import ssl
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
-from urllib.parse import unquote
+from urllib.parse import urlsplit
 
 from penstock.common.extras import extra
-from penstock.connectors.api.builder import TlsBuilder, parts_of_url
+from penstock.connectors.api.builder import ServerBuilder, ServerSettings
 from penstock.connectors.clients.tls import TlsFiles, tls_doubt, tls_refusal
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.engine.runtime.interruption import uninterruptible
 
-PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 KEEP_ALIVE_S: Final = 30
 LOOK_TIMEOUT_S: Final = 3.0
 LONGEST_DELAY_S: Final = 5
@@ -28,38 +27,14 @@ MAX_TOPIC_BYTES: Final = 65_535
 TAKEN_OVER: Final = 0x8E
 FINAL: Final = frozenset({0x81, 0x82, 0x84, 0x85, 0x86, 0x87, 0x8A, 0x8C, 0x8F, 0x90, 0x95, 0x9A})
 """Reason codes that another try gets again: protocol, client id, login, rights, names, size, retain."""
-_FORM: Final = "mqtt://[user:password@]host:1883, or mqtts:// for TLS"
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
-    """Where a broker is. As text it shows neither user nor password."""
+class MqttSettings(ServerSettings):
+    """Where a broker is, and who logs in."""
 
-    host: str
-    port: int
-    has_tls: bool = False
-    username: str | None = field(default=None, repr=False)
-    password: str | None = field(default=None, repr=False)
-    tls: TlsFiles = field(default_factory=TlsFiles)
-
-    def __str__(self) -> str:
-        return f"{'mqtts' if self.has_tls else 'mqtt'}://{self.host}:{self.port}"
-
-
-def parsed_url(where: str, url: object) -> Broker:
-    """The broker of a URL. Raises: ConfigurationError, which does not show the password."""
-    parts = parts_of_url(f"{where}.set_url", url, _FORM)
-    port = parts.port
-    if parts.scheme not in PORTS or not parts.hostname or port == 0 or parts.path not in {"", "/"}:
-        raise ConfigurationError(
-            f"{where}.set_url: got the scheme {parts.scheme!r}, the host {parts.hostname!r} and "
-            f"the port {port}, expected {_FORM}, without a path."
-        )
-    username, password = (
-        None if one is None else unquote(one) for one in (parts.username, parts.password)
-    )
-    has_tls = parts.scheme == "mqtts"
-    return Broker(parts.hostname, port or PORTS[parts.scheme], has_tls, username, password)
+    ports: ClassVar = {"mqtt": 1883, "mqtts": 8883}
+    secure: ClassVar = "mqtts"
 
 
 def checked_topic(where: str, topic: object, *, is_filter: bool) -> str:
@@ -85,32 +60,15 @@ def checked_topic(where: str, topic: object, *, is_filter: bool) -> str:
     return str(topic)
 
 
-class MqttBuilder(TlsBuilder):
-    """What the builders of source and sink share. `settings`: a dataclass with `broker` and `tls`."""
+class MqttBuilder(ServerBuilder):
+    """What the builders of source and sink share."""
 
-    always: ClassVar = {"broker": 'set_url("mqtt://host:1883")'}
+    always: ClassVar = {"urls": 'set_url("mqtt://host:1883")'}
+    form = "mqtt://[user:password@]host:1883, or mqtts:// for TLS, without a path"
 
     def set_url(self, url: str) -> Self:
         """Set the broker: mqtt://host:1883, or mqtts://host:8883 for TLS with the certificates that this Python trusts."""
-        return self._with(broker=parsed_url(self.name, url))
-
-    def set_credentials(self, username: str, password: str | None) -> Self:
-        """Set user and password, behind set_url, instead of writing them into the URL."""
-        if self._settings.broker is None:
-            raise ConfigurationError(f"{self._call('set_credentials')}: call set_url before it.")
-        login = {"username": username, "password": password}
-        return self._with(broker=replace(self._settings.broker, **login))
-
-    def _complete(self, **calls: str) -> Any:
-        """The settings, whose broker has the files of set_tls. Raises: ConfigurationError: its URL is without TLS."""
-        settings = super()._complete(**calls)
-        if settings.tls is None:
-            return settings
-        if not settings.broker.has_tls:
-            raise ConfigurationError(
-                f"{self.name}.set_tls: the URL is without TLS. Write mqtts:// instead of mqtt://."
-            )
-        return replace(settings, broker=replace(settings.broker, tls=settings.tls))
+        return self._with_urls(url)
 
 
 class _ClosingSocket(ssl.SSLSocket):
@@ -124,22 +82,23 @@ class _ClosingSocket(ssl.SSLSocket):
             raise
 
 
-def make_client(broker: Broker, where: str, client_id: str = "", **more: Any) -> Any:
+def make_client(broker: MqttSettings, where: str, client_id: str = "", **more: Any) -> Any:
     """A client that is not connected. Raises: ConfigurationError: paho is missing."""
     mqtt = extra("paho.mqtt.client", "mqtt", where)
     versions = extra("paho.mqtt.enums", "mqtt", where).CallbackAPIVersion
     client = mqtt.Client(versions.VERSION2, client_id=client_id, protocol=mqtt.MQTTv5, **more)
-    if broker.username is not None:
-        client.username_pw_set(broker.username, broker.password)
+    username, password = broker.credentials
+    if username is not None:
+        client.username_pw_set(username, password)
     if broker.has_tls:
-        context = broker.tls.context(where)
+        context = (broker.tls or TlsFiles()).context(where)
         context.sslsocket_class = _ClosingSocket
         client.tls_set_context(context)
     client.reconnect_delay_set(1, LONGEST_DELAY_S)
     return client
 
 
-def connect(client: Any, broker: Broker, where: str, *, keeps_s: int = 0) -> None:
+def connect(client: Any, broker: MqttSettings, where: str, *, keeps_s: int = 0) -> None:
     """Connects, and goes on on the client's own thread, which connects again by itself.
 
     `keeps_s`: how long the broker keeps the session of a client that is gone; 0: not at all. Raises: ExternalError.
@@ -150,9 +109,11 @@ def connect(client: Any, broker: Broker, where: str, *, keeps_s: int = 0) -> Non
     if keeps_s:
         wanted.SessionExpiryInterval = keeps_s
         wanted.ReceiveMaximum = MAX_IN_FLIGHT
+    parts = urlsplit(broker.urls[0])
+    port = parts.port or broker.ports[parts.scheme]
     try:
         client.connect(
-            broker.host, broker.port, KEEP_ALIVE_S, clean_start=not keeps_s, properties=wanted
+            parts.hostname, port, KEEP_ALIVE_S, clean_start=not keeps_s, properties=wanted
         )
     except OSError as error:
         if refusal := tls_refusal(error):
@@ -162,7 +123,7 @@ def connect(client: Any, broker: Broker, where: str, *, keeps_s: int = 0) -> Non
         client.loop_start()
 
 
-def error_of(where: str, broker: Broker, what: str, reason: Any) -> ExternalError:
+def error_of(where: str, broker: MqttSettings, what: str, reason: Any) -> ExternalError:
     """The error of a reason code. `what`: what the broker refuses."""
     text = f"{where}: {broker} refuses {what}: {reason} (reason code {reason.value:#x})"
     if reason.value in FINAL:
@@ -170,7 +131,7 @@ def error_of(where: str, broker: Broker, what: str, reason: Any) -> ExternalErro
     return ExternalError(text)
 
 
-def check_login(broker: Broker, where: str) -> None:
+def check_login(broker: MqttSettings, where: str) -> None:
     """Logs in and out again, if the broker can be reached from here.
 
     Raises: ConfigurationError: the broker refuses. One that is not reached is not told: only the subtasks must reach it.

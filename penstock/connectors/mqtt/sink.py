@@ -14,13 +14,12 @@ from penstock.common.serialization import SerializationSchema
 from penstock.connectors.api.base import Accepts, Sink, WriterContext
 from penstock.connectors.api.builder import MISSING
 from penstock.connectors.api.sending import RowsWriter, bodies_of, subtask_of
-from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.mqtt.client import (
     FINAL,
     MAX_IN_FLIGHT,
     PATIENCE_S,
-    Broker,
     MqttBuilder,
+    MqttSettings,
     check_login,
     checked_topic,
     connect,
@@ -46,9 +45,7 @@ Converted: TypeAlias = list[tuple[str, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    broker: Broker = MISSING
-    tls: TlsFiles | None = None
+class _Settings(MqttSettings):
     topic: str | Callable[[Any], str] = MISSING
     schema: SerializationSchema = MISSING
     is_retained: bool = False
@@ -66,7 +63,7 @@ class MqttSink(Sink):
         self._settings = settings
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._settings.broker}, {self._settings.topic})"
+        return f"{_NAME}({self._settings}, {self._settings.topic})"
 
     @staticmethod
     def builder() -> MqttSink.Builder:
@@ -106,7 +103,7 @@ class MqttSink(Sink):
 
         A broker that the driver does not reach is no error: only the subtasks must reach it.
         """
-        check_login(self._settings.broker, f"{_NAME} on the driver")
+        check_login(self._settings, f"{_NAME} on the driver")
 
     def create_writer(self, context: WriterContext) -> MqttWriter:
         writer = MqttWriter(self._settings, subtask_of(_NAME, context))
@@ -122,9 +119,8 @@ class MqttWriter(RowsWriter):
     def __init__(self, settings: _Settings, where: str) -> None:
         self.sent = SendFigures()
         self._settings = settings
-        self._broker = settings.broker
         self._where = where
-        self._client = make_client(settings.broker, where)
+        self._client = make_client(settings, where)
         self._client.max_queued_messages_set(0)
         self._client.max_inflight_messages_set(settings.in_flight)
         self._changed = uninterruptible_condition()
@@ -137,7 +133,7 @@ class MqttWriter(RowsWriter):
         self._client.on_connect = self._on_connect
         self._client.on_publish = self._on_publish
         self._client.on_disconnect = self._on_disconnect
-        connect(self._client, self._broker, self._where)
+        connect(self._client, self._settings, self._where)
 
     def converted(self, values: Sequence[Any]) -> Converted:
         topic, bodies = self._settings.topic, bodies_of(self._settings.schema, values)
@@ -161,7 +157,7 @@ class MqttWriter(RowsWriter):
             topic, body = converted[sizes.index(max(sizes))]
             raise RefusedForGood(
                 f"{self._where}: a message for the topic {topic!r:.200} has {len(body)} bytes, "
-                f"and its packet {size}. {self._broker} takes packets of {most} bytes. Set that "
+                f"and its packet {size}. {self._settings} takes packets of {most} bytes. Set that "
                 "higher, or make the records smaller."
             )
 
@@ -173,7 +169,8 @@ class MqttWriter(RowsWriter):
                 raise self._error
             if self._most_bytes is None:
                 raise ExternalError(
-                    f"{self._where}: {self._broker} has not answered for {PATIENCE_S:.0f} s. {HELP}"
+                    f"{self._where}: {self._settings} has not answered for {PATIENCE_S:.0f} s. "
+                    + HELP
                 )
             return self._most_bytes
 
@@ -204,8 +201,8 @@ class MqttWriter(RowsWriter):
                 seen = self._confirmed
                 if not self._changed.wait_for(partial(self._has_news, seen), PATIENCE_S):
                     self._error = ExternalError(
-                        f"{self._where}: {self._broker} has confirmed none of {left} messages for "
-                        f"{PATIENCE_S:.0f} s. {HELP}"
+                        f"{self._where}: {self._settings} has confirmed none of {left} messages "
+                        f"for {PATIENCE_S:.0f} s. {HELP}"
                     )
             if self._error is not None:
                 self.sent.errors += self._published - self._confirmed
@@ -220,7 +217,7 @@ class MqttWriter(RowsWriter):
         self, client: Any, _data: Any, _flags: Any, reason: Any, properties: Any
     ) -> None:
         if reason.is_failure:
-            self._fail(error_of(self._where, self._broker, "the connection", reason))
+            self._fail(error_of(self._where, self._settings, "the connection", reason))
             return
         with self._changed:
             self._most_bytes = getattr(properties, "MaximumPacketSize", _MOST_BYTES)
@@ -229,7 +226,7 @@ class MqttWriter(RowsWriter):
         if most < self._settings.in_flight:
             self._fail(
                 RefusedForGood(
-                    f"{self._where}: {self._broker} takes {most} messages at once, and "
+                    f"{self._where}: {self._settings} takes {most} messages at once, and "
                     f"{self._settings.in_flight} may be on their way. Set "
                     f"set_max_in_flight({most})."
                 )
@@ -239,7 +236,7 @@ class MqttWriter(RowsWriter):
         self, _client: Any, _data: Any, _mid: int, reason: Any, _properties: Any
     ) -> None:
         if reason.is_failure:
-            self._fail(error_of(self._where, self._broker, "a message", reason))
+            self._fail(error_of(self._where, self._settings, "a message", reason))
             return
         with self._changed:
             self._confirmed += 1
@@ -253,7 +250,7 @@ class MqttWriter(RowsWriter):
             client.disconnect()
             self._fail(
                 RefusedForGood(
-                    f"{self._where}: {self._broker} has ended the connection at a message: "
+                    f"{self._where}: {self._settings} has ended the connection at a message: "
                     f"{reason} (reason code {reason.value:#x}). It may be too large for the "
                     "broker, or its topic have too many levels."
                 )

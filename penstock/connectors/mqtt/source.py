@@ -7,8 +7,6 @@ RMQSource for when to acknowledge.
 from __future__ import annotations
 
 import logging
-import threading
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -18,16 +16,15 @@ from penstock.common.extras import extra
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.api.base import Batch, Poller, PollingSource
+from penstock.connectors.api.base import Batch, Poller, PollingSource, QueuePoller
 from penstock.connectors.api.builder import MISSING
 from penstock.connectors.api.messaging.records import NamedMessages
-from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.mqtt.client import (
     MAX_IN_FLIGHT,
     PATIENCE_S,
     TAKEN_OVER,
-    Broker,
     MqttBuilder,
+    MqttSettings,
     check_login,
     checked_topic,
     connect,
@@ -45,9 +42,7 @@ _WAIT_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    broker: Broker = MISSING
-    tls: TlsFiles | None = None
+class _Settings(MqttSettings):
     client_id: str = ""
     topics: tuple[str, ...] = ()
     schema: DeserializationSchema = MISSING
@@ -70,7 +65,7 @@ class MqttSource(PollingSource):
         self.default_parallelism = settings.clients
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._settings.broker}, {', '.join(self._settings.topics)})"
+        return f"{_NAME}({self._settings}, {', '.join(self._settings.topics)})"
 
     @staticmethod
     def builder() -> MqttSource.Builder:
@@ -139,7 +134,7 @@ class MqttSource(PollingSource):
 
         A broker that the driver does not reach is no error: only the subtasks must reach it.
         """
-        check_login(self._settings.broker, f"{_NAME} on the driver")
+        check_login(self._settings, f"{_NAME} on the driver")
 
     def create_poller(self, shard: int) -> Poller:
         return _MqttPoller(self._settings, shard)
@@ -151,25 +146,22 @@ class _Message(NamedTuple):
     payload: bytes
 
 
-class _MqttPoller(Poller):
+class _MqttPoller(QueuePoller):
     """Messages are numbered as they come; a position is the number of the last one.
 
-    The client's thread fills `_waiting`. `_open`: the packets that were not acknowledged, with their numbers. One that
+    The client's thread fills `waiting`. `_open`: the packets that were not acknowledged, with their numbers. One that
     comes again on a new connection has its old id, and is known by it.
     """
 
     def __init__(self, settings: _Settings, shard: int) -> None:
+        super().__init__()
         self._settings = settings
-        self._broker = settings.broker
         self._where = f"{_NAME}, client {settings.client_id}-{shard}"
         self._client = make_client(
-            settings.broker, self._where, f"{settings.client_id}-{shard}", manual_ack=True
+            settings, self._where, f"{settings.client_id}-{shard}", manual_ack=True
         )
-        self._changed = threading.Condition()
-        self._waiting: deque[_Message] = deque()
         self._open: dict[int, int] = {}
         self._came = self._given = 0
-        self._is_woken = False
         self._error: ExternalError | None = None
         # Since when there is no connection; None: there is one.
         self._lost_s: float | None = None
@@ -182,17 +174,12 @@ class _MqttPoller(Poller):
         client.on_subscribe = self._on_subscribe
         client.on_message = self._on_message
         client.on_disconnect = self._on_disconnect
-        connect(client, self._broker, self._where, keeps_s=self._settings.keeps_s)
+        connect(client, self._settings, self._where, keeps_s=self._settings.keeps_s)
 
     def poll(self) -> Sequence[Any] | Batch:
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._error or self._is_woken, _WAIT_S)
-            self._is_woken = False
-            if not self._waiting:
-                self._check()
-            count = min(len(self._waiting), _ROWS)
-            taken = [self._waiting.popleft() for _ in range(count)]
+        taken = self.taken(_ROWS, _WAIT_S, lambda: self._error)
         if not taken:
+            self._check()
             return []
         self._given = taken[-1].number
         return self._settings.messages.batch(
@@ -208,24 +195,19 @@ class _MqttPoller(Poller):
             raise self._error
         if self._lost_s is not None and monotonic() - self._lost_s > PATIENCE_S:
             raise ExternalError(
-                f"{self._where}: no connection to {self._broker} for {PATIENCE_S:g} s. {HELP}"
+                f"{self._where}: no connection to {self._settings} for {PATIENCE_S:g} s. {HELP}"
             )
 
     def position(self) -> int:
         return self._given
 
     def acknowledge(self, position: int) -> None:
-        with self._changed:
+        with self.changed:
             done = [mid for mid, number in self._open.items() if number <= position]
             for mid in done:
                 del self._open[mid]
         for mid in done:
             self._client.ack(mid, 1)
-
-    def wake_up(self) -> None:
-        with self._changed:
-            self._is_woken = True
-            self._changed.notify()
 
     def close(self) -> None:
         """The broker keeps the session."""
@@ -238,9 +220,9 @@ class _MqttPoller(Poller):
         self, client: Any, _data: Any, flags: Any, reason: Any, _properties: Any
     ) -> None:
         if reason.is_failure:
-            self._fail(error_of(self._where, self._broker, "the connection", reason))
+            self._fail(error_of(self._where, self._settings, "the connection", reason))
             return
-        with self._changed:
+        with self.changed:
             self._lost_s = None
             if not flags.session_present:  # nothing comes again, and its ids are used anew
                 if self._open:
@@ -260,38 +242,39 @@ class _MqttPoller(Poller):
         for topic, reason in zip(self._settings.topics, reasons, strict=True):
             if reason.is_failure:
                 what = f"the subscription of {topic!r}"
-                self._fail(error_of(self._where, self._broker, what, reason))
+                self._fail(error_of(self._where, self._settings, what, reason))
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
-        with self._changed:
+        with self.changed:
             if message.qos:
                 if message.dup and message.mid in self._open:
                     return  # it was read on a former connection, and is acknowledged in time
                 self._came += 1
                 self._open[message.mid] = self._came
-            elif len(self._waiting) >= MAX_IN_FLIGHT:
+            elif len(self.waiting) >= MAX_IN_FLIGHT:
                 return  # QoS 0 promises nothing, and memory is bounded
             else:
                 self._came += 1
-            self._waiting.append(_Message(self._came, message.topic, bytes(message.payload)))
-            self._changed.notify()
+            self.waiting.append(_Message(self._came, message.topic, bytes(message.payload)))
+            self.changed.notify()
 
     def _on_disconnect(
         self, client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any
     ) -> None:
-        with self._changed:
+        with self.changed:
             if self._lost_s is None:
                 self._lost_s = monotonic()
         if reason.value == TAKEN_OVER:
             client.disconnect()  # or both would take the session from each other for ever
             self._fail(
                 ExternalError(
-                    f"{self._where}: another client with this id has connected to {self._broker}. "
-                    "If it is no new attempt of this job, give one of them another set_client_id."
+                    f"{self._where}: another client with this id has connected to "
+                    f"{self._settings}. If it is no new attempt of this job, give one of them "
+                    "another set_client_id."
                 )
             )
 
     def _fail(self, error: ExternalError) -> None:
-        with self._changed:
+        with self.changed:
             self._error = error
-            self._changed.notify()
+            self.changed.notify()

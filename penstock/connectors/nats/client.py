@@ -13,10 +13,9 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self, TypeVar
-from urllib.parse import unquote, urlsplit
 
 from penstock.common.extras import extra
-from penstock.connectors.api.builder import TlsBuilder, parts_of_url
+from penstock.connectors.api.builder import ServerBuilder, ServerSettings
 from penstock.connectors.clients.tls import TlsFiles, tls_doubt, tls_refusal
 from penstock.engine.hosting.os.clock import HELP
 from penstock.engine.hosting.os.interrupts import uninterruptible_condition
@@ -29,45 +28,23 @@ CALL_TIMEOUT_S: Final = 30.0
 RETRIES: Final = 8
 FIRST_DELAY_S: Final = 0.05
 LONGEST_DELAY_S: Final = 1.0
-_FORM: Final = "nats://[user:password@]host:4222, or tls:// for TLS"
 _REFUSED: Final = ("authorization violation", "authentication", "permissions violation")
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class NatsAddress:
-    """Where the servers of one cluster are. As text it shows neither user, password nor token."""
+class NatsSettings(ServerSettings):
+    """Where the servers of one cluster are, and who logs in."""
 
-    urls: tuple[str, ...] = field(default=(), repr=False)
-    username: str | None = field(default=None, repr=False)
-    password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
-    tls: TlsFiles | None = None
 
-    def __str__(self) -> str:
-        shown = []
-        for url in self.urls:
-            parts = urlsplit(url)
-            shown.append(f"{parts.scheme}://{parts.hostname}:{parts.port or 4222}")
-        return ",".join(shown)
+    ports: ClassVar = {"nats": 4222, "tls": 4222}
+    secure: ClassVar = "tls"
 
     @property
-    def wants_tls(self) -> bool:
+    def has_tls(self) -> bool:
         return self.tls is not None or any(url.startswith("tls:") for url in self.urls)
-
-
-def checked_url(where: str, url: object) -> str:
-    """The URL. Raises: ConfigurationError, which does not show the password."""
-    parts = parts_of_url(f"{where}.set_url", url, _FORM)
-    port = parts.port
-    is_right = parts.scheme in {"nats", "tls"} and bool(parts.hostname) and port != 0
-    if not is_right or parts.path not in {"", "/"}:
-        raise ConfigurationError(
-            f"{where}.set_url: got the scheme {parts.scheme!r}, the host {parts.hostname!r} and "
-            f"the port {port}, expected {_FORM}, without a path."
-        )
-    return str(url)
 
 
 def checked_subject(where: str, subject: object, *, is_filter: bool) -> str:
@@ -103,36 +80,26 @@ def checked_stream(where: str, name: object) -> str:
     return str(name)
 
 
-class NatsBuilder(TlsBuilder):
-    """What the builders of source and sink share. `settings`: a dataclass with `urls`, `login`, `token` and `tls`."""
+class NatsBuilder(ServerBuilder):
+    """What the builders of source and sink share."""
 
     always: ClassVar = {"urls": 'set_url("nats://host:4222")'}
+    form = "nats://[user:password@]host:4222, or tls:// for TLS, without a path"
 
     def set_url(self, *urls: str) -> Self:
         """Set the server, or several of one cluster: nats://host:4222, or tls:// for TLS."""
-        return self._with(urls=tuple(checked_url(self.name, url) for url in urls))
-
-    def set_credentials(self, username: str, password: str) -> Self:
-        """Set user and password, instead of writing them into the URL."""
-        return self._with(login=(username, password))
+        return self._with_urls(*urls)
 
     def set_token(self, token: str) -> Self:
         """Set the token, for servers that ask for one instead of a user."""
         return self._with(token=token)
-
-    def _address(self, settings: Any) -> NatsAddress:
-        username, password = settings.login
-        parts = urlsplit(settings.urls[0])
-        if username is None and parts.username is not None:
-            username, password = unquote(parts.username), unquote(parts.password or "")
-        return NatsAddress(settings.urls, username, password, settings.token, settings.tls)
 
 
 class NatsLink:
     """A connection with a thread of its own. One thread makes calls; `close` may come from another one."""
 
     def __init__(
-        self, address: NatsAddress, where: str, *, retries: int = RETRIES, is_look: bool = False
+        self, address: NatsSettings, where: str, *, retries: int = RETRIES, is_look: bool = False
     ) -> None:
         """`where`: begins errors. `is_look`: it gives up soon."""
         self.address = address
@@ -252,7 +219,7 @@ class NatsLink:
 
     async def _connected(self) -> Any:
         address = self.address
-        client = _client_class(self._where, wants_tls=address.wants_tls)()
+        client = _client_class(self._where, wants_tls=address.has_tls)()
         errors: list[Exception] = []
 
         async def note(error: Exception) -> None:  # noqa: RUF029 - the library awaits it
@@ -264,12 +231,9 @@ class NatsLink:
             if not lost.done():
                 lost.set_result(None)
 
-        options: dict[str, Any] = {
-            "user": address.username,
-            "password": address.password,
-            "token": address.token,
-        }
-        if address.wants_tls:
+        user, password = address.credentials
+        options: dict[str, Any] = {"user": user, "password": password, "token": address.token}
+        if address.has_tls:
             options["tls"] = (address.tls or TlsFiles()).context(self._where)
         try:
             await client.connect(
@@ -354,7 +318,7 @@ def _is_refusal(error: BaseException) -> bool:
     return is_final(error) or tls_refusal(error) is not None
 
 
-def look(address: NatsAddress, where: str, check: Callable[[Any], Awaitable[None]]) -> None:
+def look(address: NatsSettings, where: str, check: Callable[[Any], Awaitable[None]]) -> None:
     """Logs in and checks, if a server can be reached from here.
 
     Raises: ConfigurationError: the server refuses, or `check` does. One that is not reached is not told.
@@ -367,7 +331,7 @@ def look(address: NatsAddress, where: str, check: Callable[[Any], Awaitable[None
     except ExternalError as error:
         if isinstance(error.__cause__, ConfigurationError):
             raise error.__cause__ from None
-        if address.wants_tls and (doubt := tls_doubt(error)):
+        if address.has_tls and (doubt := tls_doubt(error)):
             raise ConfigurationError(f"{where}: {address}: {doubt}.") from error
     finally:
         link.close()

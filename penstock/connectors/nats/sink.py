@@ -8,21 +8,20 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Self, TypeAlias
 
 from penstock.common.extras import extra
 from penstock.common.serialization import SerializationSchema
 from penstock.connectors.api.base import DeliveryGuarantee
 from penstock.connectors.api.builder import MISSING
-from penstock.connectors.api.sending import Outlet, PieceSink, bodies_of, pieces_of
-from penstock.connectors.clients.tls import TlsFiles
+from penstock.connectors.api.sending import Outlet, PieceSink, bodies_of
 from penstock.connectors.nats.client import (
-    NatsAddress,
     NatsBuilder,
     NatsLink,
+    NatsSettings,
     checked_subject,
     look,
     most_bytes_of,
@@ -30,8 +29,6 @@ from penstock.connectors.nats.client import (
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood
 
 _NAME: Final = "JetStreamSink"
-_MESSAGES: Final = 1000
-_BYTES: Final = 4 << 20
 _ACK_TIMEOUT_S: Final = 10.0
 _NO_STREAM: Final = 503
 _ID_HEADER: Final = "Nats-Msg-Id"
@@ -44,11 +41,7 @@ Message: TypeAlias = tuple[str, bytes, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    urls: tuple[str, ...] = field(default=(), repr=False)
-    login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
-    token: str | None = field(default=None, repr=False)
-    tls: TlsFiles | None = None
+class _Settings(NatsSettings):
     subject: str | Callable[[Any], str] = MISSING
     schema: SerializationSchema = MISSING
     message_id: Callable[[Any], str] | None = None
@@ -69,12 +62,11 @@ class MessageOutlet(Outlet[Message]):
     So what was sent when a connection broke is sent again. Exactly once: ids name the checkpoint that had the messages.
     """
 
-    def __init__(self, settings: _Settings, address: NatsAddress, where: str) -> None:
-        self._settings = settings
-        self._address = address
-        self._where = where
-        self.link: NatsLink | None = None
-        self._most_bytes: int | None = None
+    most_bytes = 4 << 20
+
+    def __init__(self, settings: _Settings, where: str) -> None:
+        super().__init__(settings, where)
+        self._server_takes: int | None = None
         self._token = uuid.uuid4().hex
         self._number = 0
 
@@ -95,14 +87,14 @@ class MessageOutlet(Outlet[Message]):
         """Here, so that the policy for errors has it, and no checkpoint. Raises: RefusedForGood: one is too large."""
         if not messages:
             return
-        if self._most_bytes is None:
-            self._most_bytes = self._ask_most_bytes()
+        if self._server_takes is None:
+            self._server_takes = self._ask_most_bytes()
         subject, body, message_id = max(messages, key=lambda one: len(one[1]) + len(one[2] or ""))
         around = _AROUND_ID + (_MOST_ID if message_id is None else len(message_id))
-        if len(body) + around > self._most_bytes:
+        if len(body) + around > self._server_takes:
             raise RefusedForGood(
                 f"{_NAME}: a message for {subject!r} has {len(body)} bytes, and {around} for its "
-                f"id. {self._address} takes {self._most_bytes} (max_payload). Set that "
+                f"id. {self._settings} takes {self._server_takes} (max_payload). Set that "
                 "higher, or make the records smaller."
             )
 
@@ -110,24 +102,20 @@ class MessageOutlet(Outlet[Message]):
         """What the server takes as a message. Raises: ExternalError: it does not answer."""
         if self.link is not None:
             return most_bytes_of(self.link)
-        with closing(NatsLink(self._address, self._where)) as link:
+        with closing(NatsLink(self._settings, self._where)) as link:
             return most_bytes_of(link)
 
     def size(self, one: Message) -> int:
         return len(one[1])
 
-    def pieces(self, converted: list[Message]) -> Iterator[list[Message]]:
-        return pieces_of(converted, self.size, _MESSAGES, _BYTES)
-
-    def open(self) -> None:
-        self.link = NatsLink(self._address, self._where)
+    def connect(self) -> NatsLink:
+        return NatsLink(self._settings, self._where)
 
     def send(self, piece: Sequence[Message]) -> int:
         named = []
         for subject, body, message_id in piece:
             self._number += 1
             named.append((subject, body, message_id or f"{self._token}-{self._number}"))
-        assert self.link is not None
         publish(self.link, named)
         return sum(map(self.size, piece))
 
@@ -136,32 +124,22 @@ class MessageOutlet(Outlet[Message]):
         return StagedMessages(name, tuple(one[:2] for one in piece))
 
     def commit(self, committables: Sequence[Any]) -> None:
-        assert self.link is not None
         for staged in committables:
-            assert isinstance(staged, StagedMessages)
             named = [
                 (subject, body, f"{staged.id}:{number}")
                 for number, (subject, body) in enumerate(staged.messages)
             ]
             publish(self.link, named)
 
-    def close(self) -> None:
-        if self.link is not None:
-            self.link.close()
-
 
 class JetStreamSink(PieceSink):
     """Publishes to streams. Not in PyFlink. Build it with `JetStreamSink.builder()`."""
 
     name = _NAME
-
-    def __init__(self, settings: _Settings, address: NatsAddress) -> None:
-        """Use the builder."""
-        self._settings = settings
-        self._address = address
+    outlet = MessageOutlet
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._address}, {self._settings.subject})"
+        return f"{_NAME}({self._settings}, {self._settings.subject})"
 
     @staticmethod
     def builder() -> JetStreamSink.Builder:
@@ -209,7 +187,7 @@ class JetStreamSink(PieceSink):
                     f"{_NAME}: EXACTLY_ONCE gives messages ids of its own. Leave set_message_id "
                     "out, or set_delivery_guarantee."
                 )
-            return JetStreamSink(settings, self._address(settings))
+            return JetStreamSink(settings)
 
     def validate(self) -> None:
         """Check client and login, and that a stream takes the subject. Raises ConfigurationError.
@@ -227,14 +205,11 @@ class JetStreamSink(PieceSink):
                 await client.jetstream().find_stream_name_by_subject(subject)
             except not_found as error:
                 raise RefusedForGood(
-                    f"{where}: no stream on {self._address} takes the subject {subject!r}. Create "
+                    f"{where}: no stream on {self._settings} takes the subject {subject!r}. Create "
                     "one (nats stream add), or correct set_subject."
                 ) from error
 
-        look(self._address, where, check)
-
-    def outlet(self, where: str) -> MessageOutlet:
-        return MessageOutlet(self._settings, self._address, where)
+        look(self._settings, where, check)
 
 
 class PublishRefused(Exception):

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -21,14 +21,13 @@ import numpy as np
 from penstock.common.extras import extra
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.api.base import Batch, Boundedness, Poller, PollingSource
+from penstock.connectors.api.base import Batch, Poller, PollingSource, QueuePoller
 from penstock.connectors.api.builder import MISSING
 from penstock.connectors.api.messaging.records import NO_RECORDS, NamedMessages
-from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.nats.client import (
-    NatsAddress,
     NatsBuilder,
     NatsLink,
+    NatsSettings,
     checked_stream,
     checked_subject,
     look,
@@ -53,13 +52,9 @@ _ALL: Final = ">"
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
+class _Settings(NatsSettings):
     """`start`: the first sequence to read; 0: that of the next message that comes. `start_ms`: the time instead."""
 
-    urls: tuple[str, ...] = field(default=(), repr=False)
-    login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
-    token: str | None = field(default=None, repr=False)
-    tls: TlsFiles | None = None
     stream: str = ""
     subjects: tuple[str, ...] = (_ALL,)
     schema: DeserializationSchema = MISSING
@@ -80,15 +75,15 @@ class JetStreamSource(PollingSource):
     A record's timestamp is the time at which the server got its message, in epoch ms.
     """
 
-    def __init__(self, settings: _Settings, address: NatsAddress) -> None:
+    def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
         self._settings = settings
-        self._address = address
+        self.is_bounded = settings.is_bounded
         self.shards = len(settings.subjects)
         self.default_parallelism = self.shards
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._address}, {self._settings.stream})"
+        return f"{_NAME}({self._settings}, {self._settings.stream})"
 
     @staticmethod
     def builder() -> JetStreamSource.Builder:
@@ -159,11 +154,7 @@ class JetStreamSource(PollingSource):
             settings = self._complete(
                 stream='set_stream("ORDERS")', schema="set_deserializer(schema)"
             )
-            return JetStreamSource(settings, self._address(settings))
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.of(is_bounded=self._settings.is_bounded)
+            return JetStreamSource(settings)
 
     @property
     def produced_type(self) -> TypeInformation:
@@ -178,12 +169,12 @@ class JetStreamSource(PollingSource):
         stream = self._settings.stream
 
         async def check(client: Any) -> None:
-            await check_stream(client.jetstream(), stream, f"{where}: {self._address}")
+            await check_stream(client.jetstream(), stream, f"{where}: {self._settings}")
 
-        look(self._address, where, check)
+        look(self._settings, where, check)
 
     def create_poller(self, shard: int) -> Poller:
-        return JetStreamPoller(self._settings, self._address, self._settings.subjects[shard])
+        return JetStreamPoller(self._settings, self._settings.subjects[shard])
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,24 +197,21 @@ class _Message(NamedTuple):
     time_ms: int
 
 
-class JetStreamPoller(Poller):
+class JetStreamPoller(QueuePoller):
     """Reads one filter of a stream: pulls messages behind a sequence, by a consumer that it makes anew whenever anything is odd.
 
     Messages come on the client's thread, and are numbered by the consumer without a gap; a gap means that one was lost on its way. Then,
     and when the connection or the consumer is gone, a new consumer begins behind the last message that was read.
     """
 
-    def __init__(self, settings: _Settings, address: NatsAddress, subject: str) -> None:
+    def __init__(self, settings: _Settings, subject: str) -> None:
+        super().__init__()
         self._settings = settings
-        self._address = address
         self._subject = subject
         self._reads_all = subject == _ALL
         self._where = f"{_NAME}, stream {settings.stream!r}, subject {subject!r}"
-        self._link = NatsLink(address, self._where)
-        self._changed = threading.Condition()
-        self._waiting: deque[_Message] = deque()
+        self._link = NatsLink(settings, self._where)
         self._pull: _Pull | None = None
-        self._is_woken = False
         self._has_new_position = False
         self._mean_bytes = 4096.0
         self._has_warned = False
@@ -251,7 +239,7 @@ class JetStreamPoller(Poller):
         pull = self._pull
         if pull is None or pull.is_broken or not self._link.is_up():
             pull = self._begin()
-        if not pull.left and not self._waiting:
+        if not pull.left and not self.waiting:
             self._ask(pull)
         taken = self._take(pull)
         if not taken:
@@ -268,11 +256,6 @@ class JetStreamPoller(Poller):
 
     def position(self) -> StreamPosition:
         return self._position
-
-    def wake_up(self) -> None:
-        with self._changed:
-            self._is_woken = True
-            self._changed.notify()
 
     def close(self) -> None:
         """The server forgets the consumer by itself, if it cannot be told."""
@@ -316,7 +299,7 @@ class JetStreamPoller(Poller):
     def _is_over(self) -> bool:
         """A bounded source ends with the last message, or when nothing of its subject is left before it."""
         until = self._position.until
-        if until is None or self._waiting:
+        if until is None or self.waiting:
             return False
         if self._position.after >= until:
             return True
@@ -327,10 +310,10 @@ class JetStreamPoller(Poller):
 
     def _begin(self) -> _Pull:
         """A new consumer behind the position. Messages of the former one that were not taken come again."""
-        with self._changed:
+        with self.changed:
             if self._pull is not None:
                 self._pull.is_broken = True
-            self._waiting.clear()
+            self.waiting.clear()
         self._pull = self._link.call(self._subscribed)
         return self._pull
 
@@ -352,7 +335,7 @@ class JetStreamPoller(Poller):
                 num_replicas=1,
             ),
         )
-        pull = _Pull(client, settings.stream, made.name, self._changed, self._waiting)
+        pull = _Pull(client, settings.stream, made.name, self.changed, self.waiting)
         pull.until = self._position.until
         pull.is_at_end = pull.until is not None and not made.num_pending
         await pull.subscribe()
@@ -365,7 +348,7 @@ class JetStreamPoller(Poller):
             return
         if last < position.after:
             raise RefusedForGood(
-                f"{self._where}: the stream on {self._address} ends with the message "
+                f"{self._where}: the stream on {self._settings} ends with the message "
                 f"{last}, and {position.after} was read already: it is another stream of this "
                 "name, or was restored. Begin anew without the checkpoint."
             )
@@ -373,7 +356,7 @@ class JetStreamPoller(Poller):
             return
         text = (
             f"{self._where}: messages behind {position.after} and before {first} were removed "
-            f"from the stream on {self._address} before they were read"
+            f"from the stream on {self._settings} before they were read"
         )
         if settings.fails_on_loss and self._reads_all:
             raise RefusedForGood(
@@ -391,20 +374,15 @@ class JetStreamPoller(Poller):
         self._link.call(lambda _client: pull.ask(most), _CALL_S)
 
     def _take(self, pull: _Pull) -> list[_Message]:
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._waiting or self._is_woken or pull.is_broken or not pull.left, _WAIT_S
-            )
-            self._is_woken = False
-            pull.look_at_the_time()
-            count = min(len(self._waiting), _ROWS)
-            taken = [self._waiting.popleft() for _ in range(count)]
+        taken: list[_Message] = self.taken(_ROWS, _WAIT_S, lambda: pull.is_broken or not pull.left)
+        with self.changed:
+            pull.look_at_the_time(has_come=bool(taken))
         until = self._position.until
         if until is None or not taken or taken[-1].sequence < until:
             return taken
-        with self._changed:
+        with self.changed:
             pull.is_at_end = True
-            self._waiting.clear()
+            self.waiting.clear()
         return [one for one in taken if one.sequence <= until]
 
     def _place(self, one: _Message) -> str:
@@ -455,9 +433,9 @@ class _Pull:
         if client is self._client:
             await client.jetstream().delete_consumer(self._stream, self._name)
 
-    def look_at_the_time(self) -> None:
+    def look_at_the_time(self, *, has_come: bool) -> None:
         """A request without an answer is one that the server does not know any more."""
-        if self.left and time.monotonic() - self._asked_s > _PATIENCE_S and not self._waiting:
+        if self.left and time.monotonic() - self._asked_s > _PATIENCE_S and not has_come:
             self.is_broken = True
 
     async def _on_message(self, message: Any) -> None:

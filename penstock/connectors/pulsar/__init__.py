@@ -5,8 +5,12 @@ Source: pyflink.datastream.connectors.pulsar.
 
 from penstock.common.absent import absent
 from penstock.connectors.pulsar.cursors import RangeGenerator, StartCursor, StopCursor
-from penstock.connectors.pulsar.routing import MessageDelayer, TopicRoutingMode
-from penstock.connectors.pulsar.sink import PulsarSink, PulsarSinkBuilder
+from penstock.connectors.pulsar.sink import (
+    MessageDelayer,
+    PulsarSink,
+    PulsarSinkBuilder,
+    TopicRoutingMode,
+)
 from penstock.connectors.pulsar.source import PulsarSource, PulsarSourceBuilder
 
 __all__ = [

@@ -17,7 +17,17 @@ from urllib.parse import urlsplit
 from penstock.common.extras import extra
 from penstock.connectors.api.messaging.properties import flag_of, int_of
 from penstock.connectors.api.messaging.source import UnknownTopic
-from penstock.connectors.pulsar.authentication import authentication_of, handshake
+from penstock.connectors.pulsar.cursors import (
+    Place,
+    PulsarSplit,
+    Start,
+    StartKind,
+    Stop,
+    StopKind,
+    TopicPartition,
+    decode,
+    encode,
+)
 from penstock.connectors.pulsar.options import (
     CLIENT,
     CONSUMER,
@@ -30,18 +40,10 @@ from penstock.connectors.pulsar.options import (
     SUBSCRIPTION,
     Options,
     arguments_of,
+    authentication_of,
+    handshake,
     operation_timeout_s,
     properties_of,
-)
-from penstock.connectors.pulsar.protobuf import decode, encode
-from penstock.connectors.pulsar.splits import (
-    Place,
-    PulsarSplit,
-    Start,
-    StartKind,
-    Stop,
-    StopKind,
-    TopicPartition,
 )
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 

@@ -7,12 +7,165 @@ select exactly these keys, not all keys with the same hash.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeAlias
 
-from penstock.connectors.pulsar.protobuf import decode
-from penstock.connectors.pulsar.splits import Place, Start, StartKind, Stop, StopKind
 from penstock.engine.model.errors import ConfigurationError
+
+# ---------------------------------------------------------------------- protobuf
+# The small part of protocol buffers that message ids and one command need: fields by number. Does not know messages.
+
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+def encode(fields: Mapping[int, int | str | bytes]) -> bytes:
+    """In the order given."""
+    out = bytearray()
+    for number, value in fields.items():
+        if isinstance(value, int):
+            out += _varint(number << 3 | _VARINT) + _varint(value)
+        else:
+            data = value.encode() if isinstance(value, str) else value
+            out += _varint(number << 3 | _BYTES) + _varint(len(data)) + data
+    return bytes(out)
+
+
+def decode(data: bytes) -> dict[int, list[int | bytes]]:
+    """The fields of a message. Raises: ValueError: the bytes are not a message."""
+    found: dict[int, list[int | bytes]] = {}
+    place = 0
+    while place < len(data):
+        key, place = _take_varint(data, place)
+        value: int | bytes
+        match key & 7:
+            case 0:
+                value, place = _take_varint(data, place)
+            case 1 | 2 | 5:
+                size = {_FIXED64: 8, _FIXED32: 4}.get(key & 7)
+                if size is None:
+                    size, place = _take_varint(data, place)
+                value, place = data[place : place + size], place + size
+                if len(value) < size:
+                    raise ValueError("a field is cut off")
+            case wire:
+                raise ValueError(f"a field has the wire type {wire}")
+        found.setdefault(key >> 3, []).append(value)
+    return found
+
+
+def _varint(number: int) -> bytes:
+    number &= (1 << 64) - 1
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _take_varint(data: bytes, place: int) -> tuple[int, int]:
+    """A number, as signed with 64 bits."""
+    found = 0
+    for shift in range(0, 70, 7):
+        if place >= len(data):
+            break
+        byte = data[place]
+        place += 1
+        found |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            found &= (1 << 64) - 1
+            return found - (1 << 64) if found >= 1 << 63 else found, place
+    raise ValueError("a number is cut off")
+
+
+# ---------------------------------------------------------------------- splits
+# Partitions of topics as splits of a source, with places in them. Plain data; does not know any client.
+#
+# Source: Flink PulsarPartitionSplit, TopicPartition; differs: the driver turns `latest` into the id of a message.
+
+
+Place: TypeAlias = tuple[int, int, int]
+"""A message's place: ledger, entry, and index in its batch or -1. Messages of a partition are in this order."""
+
+NO_PARTITION = -1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """A partition. `topic`: its full name without the partition. `number` NO_PARTITION: the topic has no partitions."""
+
+    topic: str
+    number: int = NO_PARTITION
+
+    @classmethod
+    def of(cls, name: str) -> TopicPartition:
+        """The partition with this name of the client."""
+        topic, mark, number = name.rpartition("-partition-")
+        return cls(topic, int(number)) if mark and number.isdigit() else cls(name)
+
+    def __str__(self) -> str:
+        return self.topic if self.number < 0 else f"{self.topic}-partition-{self.number}"
+
+
+class StartKind(Enum):
+    """Where reading begins.
+
+    SUBSCRIPTION: after the acknowledged messages; in a new subscription, where the driver made it begin.
+    """
+
+    SUBSCRIPTION = "the subscription's place"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    FROM = "from"
+    BEHIND = "behind"
+    PUBLISH_TIME = "publish time"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """`place`: for FROM and BEHIND; `timestamp_ms`: for PUBLISH_TIME. The driver replaces LATEST by BEHIND."""
+
+    kind: StartKind
+    place: Place | None = None
+    timestamp_ms: int = 0
+
+
+class StopKind(Enum):
+    """The property of a message that is compared with the goal."""
+
+    LATEST = "latest"
+    PLACE = "place"
+    EVENT_TIME = "event time"
+    PUBLISH_TIME = "publish time"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Messages from `goal` on are not read; with `is_inclusive` the first message exactly at `goal` is."""
+
+    kind: StopKind
+    goal: Place | int | None = None
+    is_inclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarSplit:
+    """A partition in checkpoints: reading goes on BEHIND the last message that was read. `stop` None: no end."""
+
+    partition: TopicPartition
+    start: Start
+    stop: Stop | None = None
+    is_over: bool = False
+
+    def behind(self, place: Place, *, is_over: bool) -> PulsarSplit:
+        return replace(self, start=Start(StartKind.BEHIND, place), is_over=is_over)
+
+
+# ---------------------------------------------------------------------- cursors
+
 
 _LATEST_LEDGER = (1 << 63) - 1
 

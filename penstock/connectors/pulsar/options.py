@@ -8,13 +8,20 @@ Source: Flink's PulsarOptions, PulsarSourceOptions, PulsarSinkOptions.
 from __future__ import annotations
 
 import difflib
+import json
+import ssl
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias
 
 from penstock.common.config_options import ConfigOption
+from penstock.connectors.api.builder import SettingsBuilder
 from penstock.connectors.api.messaging.properties import checked_property, flag_of, int_of
 from penstock.engine.model.errors import ConfigurationError
+
+# ---------------------------------------------------------------------- options
+
 
 SERVICE_URL: Final = "pulsar.client.serviceUrl"
 ADMIN_URL: Final = "pulsar.admin.adminUrl"
@@ -144,16 +151,22 @@ _OF_JAVA: Final = frozenset({
 """Options that tune Java's client, or have nothing to apply to: a source redelivers nothing, a sink has no keys."""
 
 _INSTEAD: Final = {
-    "pulsar.client.useKeyStoreTls": "pulsar.client.tlsTrustCertsFilePath, a file of PEM certificates",
-    "pulsar.client.tlsTrustStorePath": "pulsar.client.tlsTrustCertsFilePath, a file of PEM certificates",
-    "pulsar.client.tlsTrustStoreType": "pulsar.client.tlsTrustCertsFilePath, a file of PEM certificates",
+    **dict.fromkeys(
+        (
+            "pulsar.client.useKeyStoreTls",
+            "pulsar.client.tlsTrustStorePath",
+            "pulsar.client.tlsTrustStoreType",
+        ),
+        "pulsar.client.tlsTrustCertsFilePath, a file of PEM certificates",
+    ),
     "pulsar.client.tlsTrustStorePassword": "pulsar.client.tlsTrustCertsFilePath, which needs no password",
     "pulsar.client.proxyServiceUrl": "pulsar.client.serviceUrl, with the address of the proxy",
     "pulsar.consumer.subscriptionMode": "nothing: a subscription is durable here",
     "pulsar.consumer.subscriptionType": "nothing: a subscription is exclusive here",
-    "pulsar.consumer.deadLetterPolicy.maxRedeliverCount": "nothing: no message is redelivered or given up here",
-    "pulsar.consumer.deadLetterPolicy.deadLetterTopic": "nothing: no message is redelivered or given up here",
-    "pulsar.consumer.deadLetterPolicy.retryLetterTopic": "nothing: no message is redelivered or given up here",
+    **{
+        f"pulsar.consumer.deadLetterPolicy.{one}": "nothing: no message is redelivered or given up here"
+        for one in ("maxRedeliverCount", "deadLetterTopic", "retryLetterTopic")
+    },
     "pulsar.source.enableSchemaEvolution": "nothing: schemas are those of set_deserialization_schema",
     "pulsar.sink.enableSchemaEvolution": "nothing: schemas are those of set_serialization_schema",
     "pulsar.sink.validateSinkMessageBytes": "nothing: messages are bytes here",
@@ -224,3 +237,199 @@ def _check_name(name: str, value: str, setter: str) -> None:
     near = difflib.get_close_matches(name, sorted(known), 1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise ConfigurationError(f"{setter}: there is no option {name!r}.{hint}")
+
+
+# ---------------------------------------------------------------------- authentication
+# Authentication: Java's plugins, by their class names, as the Python client has them. Does not open connections.
+#
+# Source: Flink's PulsarOptions.PULSAR_AUTH_PLUGIN_CLASS_NAME; AuthenticationToken, -Tls, -Basic and -OAuth2 of Pulsar's
+# client.
+
+
+TOKEN, TLS, BASIC, OAUTH2 = "token", "tls", "basic", "oauth2"
+_METHODS: Final = {
+    "AuthenticationToken": TOKEN,
+    "AuthenticationTls": TLS,
+    "AuthenticationTLS": TLS,
+    "AuthenticationBasic": BASIC,
+    "AuthenticationOAuth2": OAUTH2,
+    "AuthenticationOauth2": OAUTH2,
+}
+_NEEDS: Final = {
+    TOKEN: ("token",),
+    TLS: ("tlsCertFile", "tlsKeyFile"),
+    BASIC: ("userId", "password"),
+    OAUTH2: ("issuerUrl", "privateKey"),
+}
+
+
+def method_of(options: Options, where: str) -> str | None:
+    """The method of the plugin, one of four; None: no authentication.
+
+    Raises: ConfigurationError: only the Java client has the plugin.
+    """
+    plugin = options.get(AUTH_CLASS)
+    if plugin is None:
+        return None
+    method = _METHODS.get(plugin.rpartition(".")[2])
+    if method is None:
+        raise ConfigurationError(
+            f"{where}: the authentication {plugin!r} is a class of Java's client. The Python "
+            "client has AuthenticationToken, AuthenticationTls, AuthenticationBasic and "
+            "AuthenticationOAuth2."
+        )
+    return method
+
+
+def parameters_of(options: Options, where: str) -> dict[str, str]:
+    """The parameters, as Java's plugins have them; a token file is read.
+
+    Raises: ConfigurationError: some are missing. The text does not show values, because they are secrets.
+    """
+    method = method_of(options, where)
+    if method is None:
+        return {}
+    prefix = f"{AUTH_MAP}."
+    found = {
+        key.removeprefix(prefix): one for key, one in options.items() if key.startswith(prefix)
+    }
+    found = found or _parsed(options.get(AUTH_PARAMS, ""), method)
+    if method == TOKEN and "file" in found:
+        found["token"] = _token_in(found["file"], where)
+    missing = [name for name in _NEEDS[method] if not found.get(name)]
+    if missing:
+        raise ConfigurationError(
+            f"{where}: the authentication by {method} needs {' and '.join(_NEEDS[method])}, but "
+            f"{', '.join(missing)} is missing in the parameters. Give them as a dict, as JSON, or "
+            "as 'name:value,name:value'."
+        )
+    return found
+
+
+def authentication_of(options: Options, pulsar: Any, where: str) -> Any:
+    """The client's authentication object; None: no authentication. Raises: ConfigurationError."""
+    found = parameters_of(options, where)
+    match method_of(options, where):
+        case "token":
+            return pulsar.AuthenticationToken(found["token"])
+        case "tls":
+            return pulsar.AuthenticationTLS(found["tlsCertFile"], found["tlsKeyFile"])
+        case "basic":
+            return pulsar.AuthenticationBasic(found["userId"], found["password"])
+        case "oauth2":
+            names = {"issuerUrl": "issuer_url", "privateKey": "private_key"}
+            parameters = {names.get(key, key): value for key, value in found.items()}
+            return pulsar.AuthenticationOauth2(json.dumps(parameters))
+        case _:
+            return None
+
+
+def handshake(options: Options, where: str, context: ssl.SSLContext | None) -> tuple[str, bytes]:
+    """The method and the proof for a connection of our own; a certificate is loaded into `context`.
+
+    Raises: ConfigurationError: only the client library supports the method.
+    """
+    found = parameters_of(options, where)
+    match method_of(options, where):
+        case "token":
+            return TOKEN, found["token"].encode()
+        case "basic":
+            return BASIC, f"{found['userId']}:{found['password']}".encode()
+        case "tls":
+            if context is not None:
+                context.load_cert_chain(found["tlsCertFile"], found["tlsKeyFile"])
+            return TLS, b""
+        case "oauth2":
+            raise ConfigurationError(
+                f"{where}: the topics of a namespace cannot be listed with an authentication by "
+                "oauth2. Name the topics: set_topics(['...'])."
+            )
+        case _:
+            return "none", b""
+
+
+def _parsed(text: str, method: str) -> dict[str, str]:
+    """The parameters from JSON, name:value pairs or, for a token, the token itself."""
+    if text.lstrip().startswith("{"):
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = {}
+        return {str(key): str(value) for key, value in found.items()} if found else {}
+    if method == TOKEN:
+        kind, mark, rest = text.partition(":")
+        if kind == "file":
+            return {"file": rest}
+        return {"token": rest if mark and kind == "token" else text}
+    pairs = (part.partition(":") for part in text.split(",") if part)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _token_in(path: str, where: str) -> str:
+    """The token in a file. `path`: may be a file: URL."""
+    file = Path("/" + path.lstrip("/")) if path.startswith("/") else Path(path)
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigurationError(f"{where}: cannot read the token's file: {error}.") from error
+
+
+def checked_parameters(parameters: object, setter: str) -> str | Mapping[str, str]:
+    """The parameters. Raises: ConfigurationError: they are neither text nor a dict."""
+    if isinstance(parameters, str | Mapping):
+        return parameters
+    raise ConfigurationError(
+        f"{setter}: expected the parameters as text or as a dict, got {type(parameters).__name__}."
+    )
+
+
+# ---------------------------------------------------------------------- builders
+# What the builders of source and sink share: options, and settings that are checked one by one.
+
+
+class PulsarBuilder(SettingsBuilder):
+    """`settings`: a frozen dataclass that has `options`."""
+
+    def set_admin_url(self, admin_url: str) -> Self:
+        """Accept an admin URL, and ignore it: nothing here needs it."""
+        return self.set_config(ADMIN_URL, admin_url)
+
+    def set_service_url(self, service_url: str) -> Self:
+        """Set the service URL: pulsar://host:6650, several hosts separated by commas; pulsar+ssl:// with TLS."""
+        return self.set_config(SERVICE_URL, service_url)
+
+    def set_authentication(
+        self, auth_plugin_class_name: str, auth_params_string: str | dict[str, str]
+    ) -> Self:
+        """Set the authentication: a class of Java's client: AuthenticationToken, -Tls, -Basic or -OAuth2.
+
+        The package may be left out.
+        """
+        options = self._settings.options
+        return self._with(
+            options=with_authentication(options, auth_plugin_class_name, auth_params_string)
+        )
+
+    def set_config(self, key: str | ConfigOption[Any], value: Any) -> Self:
+        """Set an option by Flink's name, such as pulsar.client.*. Raises: ConfigurationError: there is no such option."""
+        return self._with(options=with_option(self._settings.options, key, value, "set_config"))
+
+    def set_properties(self, config: dict[str, Any]) -> Self:
+        """Set several options by Flink's names. Raises: ConfigurationError: there is no such option."""
+        return self._set_all(config, "set_properties")
+
+    def _set_all(self, config: dict[str, Any], setter: str) -> Self:
+        return self._with(options=with_options(self._settings.options, config, setter))
+
+
+def with_authentication(options: Options, plugin: str, parameters: object) -> dict[str, str]:
+    """The options with this authentication. `parameters`: text or dict.
+
+    Raises: ConfigurationError: the Python client does not have the plugin.
+    """
+    setter = "set_authentication"
+    found = with_option(options, AUTH_CLASS, plugin, setter)
+    method_of(found, setter)
+    parameters = checked_parameters(parameters, setter)
+    key = AUTH_PARAMS if isinstance(parameters, str) else AUTH_MAP
+    return with_option(found, key, parameters, setter)

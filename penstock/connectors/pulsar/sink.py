@@ -8,17 +8,20 @@ that none can time out, and messages of one checkpoint become visible one after 
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import repeat
 from time import monotonic, time
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
 from penstock.common.serialization import SerializationSchema
+from penstock.common.time import Duration
 from penstock.connectors.api.base import (
     Accepts,
     Committer,
@@ -26,7 +29,7 @@ from penstock.connectors.api.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.connectors.api.builder import checked_kind, checked_topics
+from penstock.connectors.api.builder import MISSING, checked_kind, checked_topics
 from penstock.connectors.api.messaging.properties import flag_of, int_of
 from penstock.connectors.api.messaging.source import topics_of_settings
 from penstock.connectors.api.messaging.staging import (
@@ -37,9 +40,7 @@ from penstock.connectors.api.messaging.staging import (
     StagingMessageWriter,
     unpack,
 )
-from penstock.connectors.api.sending import StagingSink, bodies_of
-from penstock.connectors.pulsar.authentication import parameters_of
-from penstock.connectors.pulsar.builders import PulsarBuilder
+from penstock.connectors.api.sending import StagingSink, bodies_of, subtask_of
 from penstock.connectors.pulsar.client import (
     close_client,
     import_pulsar,
@@ -63,13 +64,84 @@ from penstock.connectors.pulsar.options import (
     SEND_TIMEOUT_MS,
     SERVICE_URL,
     Options,
+    PulsarBuilder,
     arguments_of,
     operation_timeout_s,
+    parameters_of,
     properties_of,
 )
-from penstock.connectors.pulsar.routing import MessageDelayer, Router, TopicRoutingMode
 from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.engine.model.time import millis_of
 from penstock.engine.runtime.elements import Batch, RowBatch
+
+# ---------------------------------------------------------------------- routing
+# Chooses the partition of a message, and the time of its delivery. Does not know any client.
+#
+# Source: pyflink.datastream.connectors.pulsar, Flink's RoundRobinTopicRouter, KeyHashTopicRouter, MessageDelayer.
+
+
+class TopicRoutingMode(Enum):
+    """How a message's partition is chosen. CUSTOM needs a Java class, and is not supported."""
+
+    ROUND_ROBIN = 0
+    MESSAGE_KEY_HASH = 1
+    CUSTOM = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDelayer:
+    """Sets when messages are delivered. Make it with one of the static methods."""
+
+    delay_ms: int = 0
+
+    @staticmethod
+    def never() -> MessageDelayer:
+        """Deliver messages at once."""
+        return MessageDelayer()
+
+    @staticmethod
+    def fixed(duration: Duration) -> MessageDelayer:
+        """Deliver messages to shared subscriptions this long after they are sent.
+
+        Other subscriptions, and readers, get them at once.
+
+        Raises:
+            ConfigurationError: the duration cannot be used.
+        """
+        delay_ms = millis_of(duration)
+        if delay_ms <= 0:
+            raise ConfigurationError(
+                f"MessageDelayer.fixed: expected a Duration of at least 1 ms, got {duration!r}."
+            )
+        return MessageDelayer(delay_ms)
+
+
+class Router:
+    """Chooses partitions for one subtask.
+
+    Flink's serializer for Python gives messages no keys, so MESSAGE_KEY_HASH chooses at random.
+    """
+
+    def __init__(self, mode: TopicRoutingMode, switch_after: int) -> None:
+        """`switch_after`: after this many messages ROUND_ROBIN switches to the next partition."""
+        self._mode = mode
+        self._switch_after = switch_after
+        self._sent = 0
+        self._random = random.Random()
+
+    def route(self, count: int, partitions: Sequence[str]) -> list[str]:
+        """The partitions of the next `count` messages."""
+        if self._mode is TopicRoutingMode.MESSAGE_KEY_HASH:
+            return self._random.choices(partitions, k=count)
+        first, self._sent = self._sent, self._sent + count
+        return [
+            partitions[number // self._switch_after % len(partitions)]
+            for number in range(first, first + count)
+        ]
+
+
+# ---------------------------------------------------------------------- sink
+
 
 # ---------------------------------------------------------------------- producing
 # Pulsar producers as sinks use them: send batches of records, and report failed deliveries. Needs
@@ -252,22 +324,13 @@ _IN_CHUNKS: Final[Mapping[str, Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PulsarStaging:
+class PulsarStaging(NamedTuple):
     """The messages of one writer for one checkpoint. `producer`: a name that no other staging has. `pieces`: packed
     records.
     """
 
     producer: str
     pieces: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PulsarCommitterSettings:
-    """`delay_ms`: as in `RecordProducers`."""
-
-    options: Mapping[str, str]
-    delay_ms: int
 
 
 @dataclass(slots=True)
@@ -279,6 +342,10 @@ class Chunk:
     values: list[bytes | None] = field(default_factory=list)
     stamps: list[int] = field(default_factory=list)
     size: int = 0
+
+    def records(self) -> ProducedRecords:
+        stamps = np.array(self.stamps, np.int64)
+        return ProducedRecords([self.topic] * len(self.values), None, self.values, stamps)
 
     def is_full_with(self, size: int) -> bool:
         is_large = self.size + size > CHUNK_BYTES
@@ -312,10 +379,10 @@ def chunks_of(staging: PulsarStaging) -> Iterator[Chunk]:
 class DeduplicatedLog:
     """Sends stagings; the broker drops messages that it has already."""
 
-    def __init__(self, settings: PulsarCommitterSettings, where: str) -> None:
+    def __init__(self, settings: PulsarSinkSettings, where: str) -> None:
         """Raises: ConfigurationError: the client is missing, or refuses the options."""
         self._where = where
-        self._producers = RecordProducers(settings.options, where, settings.delay_ms)
+        self._producers = RecordProducers(settings.options, where, settings.delayer.delay_ms)
         self._deduplicating: set[str] = set()
 
     def write(self, staging: PulsarStaging) -> None:
@@ -325,7 +392,7 @@ class DeduplicatedLog:
             if chunk.topic not in opened:
                 self._open(chunk.topic, staging.producer)
                 opened.add(chunk.topic)
-            self._producers.send(_records(chunk), chunk.first)
+            self._producers.send(chunk.records(), chunk.first)
             self._producers.flush()
             if chunk.topic not in self._deduplicating:
                 self._look_for_deduplication(chunk.topic, staging.producer)
@@ -352,25 +419,15 @@ class DeduplicatedLog:
             )
 
 
-def _records(chunk: Chunk) -> ProducedRecords:
-    stamps = np.array(chunk.stamps, np.int64)
-    return ProducedRecords([chunk.topic] * len(chunk.values), None, chunk.values, stamps)
-
-
 class PulsarCommitter(StagingCommitter):
     """Commits stagings, with one log for all of them."""
 
-    def __init__(self, settings: PulsarCommitterSettings) -> None:
+    staging = PulsarStaging
+    sink_name = "PulsarSink"
+
+    def __init__(self, settings: PulsarSinkSettings) -> None:
         super().__init__()
         self._settings = settings
-
-    def staging_of(self, committable: object) -> PulsarStaging:
-        if isinstance(committable, tuple | list) and len(committable) == 2:
-            producer, pieces = committable
-            return PulsarStaging(str(producer), tuple(pieces))
-        raise TypeError(
-            f"a PulsarSink commits (producer, pieces), got {type(committable).__name__}"
-        )
 
     def log_key(self, staging: PulsarStaging) -> None:
         return None
@@ -391,13 +448,14 @@ class PulsarSinkSettings:
 
     options: Mapping[str, str] = field(default_factory=dict)
     topics: tuple[str, ...] = ()
-    schema: SerializationSchema | None = None
+    schema: SerializationSchema = MISSING
     mode: TopicRoutingMode = TopicRoutingMode.ROUND_ROBIN
     delayer: MessageDelayer = field(default_factory=MessageDelayer.never)
 
     @property
-    def is_exactly_once(self) -> bool:
-        return self.options.get(GUARANTEE) == DeliveryGuarantee.EXACTLY_ONCE.name
+    def guarantee(self) -> DeliveryGuarantee:
+        """Raises: KeyError: there is no such guarantee."""
+        return DeliveryGuarantee[self.options.get(GUARANTEE, DeliveryGuarantee.NONE.name)]
 
     def new_producer_name(self, subtask: int) -> str:
         """A new name each time: a broker lets in only one producer of a name."""
@@ -412,13 +470,6 @@ class PulsarSink(StagingSink):
     is_converting = True
 
     _settings: PulsarSinkSettings
-
-    def __init__(self, settings: PulsarSinkSettings) -> None:
-        """Check the settings.
-
-        Raises ConfigurationError if one is missing or two contradict each other.
-        """
-        self._settings = _checked(settings)
 
     @staticmethod
     def builder() -> PulsarSinkBuilder:
@@ -441,10 +492,6 @@ class PulsarSink(StagingSink):
         finally:
             close_client(client, pulsar)
 
-    @property
-    def is_exactly_once(self) -> bool:
-        return self._settings.is_exactly_once
-
     def staging_writer(self, context: WriterContext) -> SinkWriter:
         return _PulsarStagingWriter(self._settings, context)
 
@@ -452,8 +499,45 @@ class PulsarSink(StagingSink):
         return _PulsarDirectWriter(self._settings, context)
 
     def committer(self) -> Committer:
-        settings = self._settings
-        return PulsarCommitter(PulsarCommitterSettings(settings.options, settings.delayer.delay_ms))
+        return PulsarCommitter(self._settings)
+
+    def _check(self) -> None:
+        settings, options = self._settings, self._settings.options
+        if not options.get(SERVICE_URL):
+            raise ConfigurationError(
+                f"{NAME}: the option {SERVICE_URL!r} is required: call set_service_url('pulsar://host:6650')."
+            )
+        if not settings.topics:
+            raise ConfigurationError(
+                f"{NAME}: there is no topic to write to: call set_topics('...')."
+            )
+        if settings.schema is None:
+            raise ConfigurationError(
+                f"{NAME}: a serializer is required: call set_serialization_schema(SimpleStringSchema()), or with another "
+                "SerializationSchema."
+            )
+        guarantee = options.get(GUARANTEE, DeliveryGuarantee.NONE.name)
+        if guarantee not in DeliveryGuarantee.__members__:
+            raise ConfigurationError(
+                f"{NAME}: the option {GUARANTEE!r} must be one of "
+                f"{', '.join(DeliveryGuarantee.__members__)}, got {guarantee!r}."
+            )
+        if flag_of(options, CHUNKING, default=False) and (
+            self.is_exactly_once or flag_of(options, BATCHING, default=True)
+        ):
+            raise ConfigurationError(
+                f"{NAME}: {CHUNKING!r} needs {BATCHING!r}: 'false', and cannot be used with "
+                "EXACTLY_ONCE, whose messages are sent in batches."
+            )
+        if int_of(options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT) < 1:
+            raise ConfigurationError(
+                f"{NAME}: the option {BATCHING_MESSAGES!r} must be at least 1, got "
+                f"{options[BATCHING_MESSAGES]!r}."
+            )
+        int_of(options, REFRESH_INTERVAL_MS, REFRESH_INTERVAL_DEFAULT_MS)
+        parameters_of(options, NAME)
+        for table in (CLIENT, PRODUCER):
+            arguments_of(options, table)
 
 
 class PulsarSinkBuilder(PulsarBuilder):
@@ -520,9 +604,8 @@ class _MessageMaker:
     """Makes messages from a stream's records. `where`: names the sink and subtask in errors."""
 
     def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
-        assert settings.schema is not None, "the serializer was checked when the sink was made"
         self._schema = settings.schema
-        self.where = f"{NAME}, subtask {context.subtask} of {context.parallelism}"
+        self.where = subtask_of(NAME, context)
         switch = int_of(settings.options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT)
         self._router = Router(settings.mode, switch)
 
@@ -544,9 +627,6 @@ class _PulsarDirectWriter(DirectMessageWriter):
         self._producers = RecordProducers(options, where, settings.delayer.delay_ms)
         self._partitions = Partitions(self._producers.client, settings.topics, options, where)
         self._opened: set[str] = set()
-
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self.write_converted(self.convert(batch), watermark_ms)
 
     def convert(self, batch: Batch) -> ProducedRecords:
         return self._maker.records(batch, self._partitions.now())
@@ -593,44 +673,4 @@ class _PulsarStagingWriter(StagingMessageWriter):
         return f"{self._name}-{number}", pieces
 
     def close(self) -> None:
-        """Nothing to do: what is staged exists only in this process."""
         close_client(self._client, import_pulsar(self._maker.where))
-
-
-def _checked(settings: PulsarSinkSettings) -> PulsarSinkSettings:
-    """The settings, if they are complete. Raises: ConfigurationError."""
-    options = settings.options
-    if not options.get(SERVICE_URL):
-        raise ConfigurationError(
-            f"{NAME}: the option {SERVICE_URL!r} is required: call set_service_url('pulsar://host:6650')."
-        )
-    if not settings.topics:
-        raise ConfigurationError(f"{NAME}: there is no topic to write to: call set_topics('...').")
-    if settings.schema is None:
-        raise ConfigurationError(
-            f"{NAME}: a serializer is required: call set_serialization_schema(SimpleStringSchema()), or with another "
-            "SerializationSchema."
-        )
-    guarantee = options.get(GUARANTEE, DeliveryGuarantee.NONE.name)
-    if guarantee not in DeliveryGuarantee.__members__:
-        raise ConfigurationError(
-            f"{NAME}: the option {GUARANTEE!r} must be one of "
-            f"{', '.join(DeliveryGuarantee.__members__)}, got {guarantee!r}."
-        )
-    if flag_of(options, CHUNKING, default=False) and (
-        settings.is_exactly_once or flag_of(options, BATCHING, default=True)
-    ):
-        raise ConfigurationError(
-            f"{NAME}: {CHUNKING!r} needs {BATCHING!r}: 'false', and cannot be used with "
-            "EXACTLY_ONCE, whose messages are sent in batches."
-        )
-    if int_of(options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT) < 1:
-        raise ConfigurationError(
-            f"{NAME}: the option {BATCHING_MESSAGES!r} must be at least 1, got "
-            f"{options[BATCHING_MESSAGES]!r}."
-        )
-    int_of(options, REFRESH_INTERVAL_MS, REFRESH_INTERVAL_DEFAULT_MS)
-    parameters_of(options, NAME)
-    for table in (CLIENT, PRODUCER):
-        arguments_of(options, table)
-    return settings

@@ -9,16 +9,15 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
 from penstock.common.serialization import DeserializationSchema
 from penstock.connectors.api.base import (
-    CommittingReader,
     CommittingSplitReader,
     Fetched,
     ReaderContext,
@@ -26,6 +25,7 @@ from penstock.connectors.api.base import (
     SplitBatch,
 )
 from penstock.connectors.api.builder import (
+    MISSING,
     MessageSourceBuilder,
     checked_topic_pattern,
     checked_topics,
@@ -34,14 +34,13 @@ from penstock.connectors.api.messaging.properties import flag_of, int_of
 from penstock.connectors.api.messaging.records import NO_RECORDS, stamps_of
 from penstock.connectors.api.messaging.records import batch_of as batch_of_values
 from penstock.connectors.api.messaging.source import (
+    MessageReader,
     MessageSource,
     PartitionEnumerator,
-    ReadingPlan,
+    Subscription,
     owner_of,
     partitions_seen,
 )
-from penstock.connectors.pulsar.authentication import parameters_of
-from penstock.connectors.pulsar.builders import PulsarBuilder
 from penstock.connectors.pulsar.client import (
     ConsumerIsBusy,
     PulsarCluster,
@@ -54,7 +53,18 @@ from penstock.connectors.pulsar.client import (
     pulsar_errors,
     text_of,
 )
-from penstock.connectors.pulsar.cursors import RangeGenerator, StartCursor, StopCursor
+from penstock.connectors.pulsar.cursors import (
+    Place,
+    PulsarSplit,
+    RangeGenerator,
+    Start,
+    StartCursor,
+    StartKind,
+    Stop,
+    StopCursor,
+    StopKind,
+    TopicPartition,
+)
 from penstock.connectors.pulsar.options import (
     AUTO_ACKNOWLEDGE,
     AUTO_ACKNOWLEDGE_DEFAULT_MS,
@@ -70,17 +80,10 @@ from penstock.connectors.pulsar.options import (
     VERIFY_START,
     WARNS,
     Options,
+    PulsarBuilder,
     arguments_of,
     operation_timeout_s,
-)
-from penstock.connectors.pulsar.splits import (
-    Place,
-    PulsarSplit,
-    Start,
-    StartKind,
-    Stop,
-    StopKind,
-    TopicPartition,
+    parameters_of,
 )
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.runtime.elements import Batch
@@ -170,12 +173,20 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class PulsarReaderSettings:
-    """The settings of the source that a reader needs."""
+class PulsarSourceSettings:
+    """The settings that the builder collected."""
 
-    options: Options
-    schema: DeserializationSchema
-    keys: RangeGenerator
+    options: Options = field(default_factory=dict)
+    subscription: Subscription = MISSING
+    start: StartCursor = field(default_factory=StartCursor.default_start_cursor)
+    stop: StopCursor = field(default_factory=StopCursor.default_stop_cursor)
+    is_bounded: bool = False
+    schema: DeserializationSchema = MISSING
+    keys: RangeGenerator = field(default_factory=RangeGenerator.full)
+
+    @property
+    def discovery_interval_ms(self) -> int:
+        return int_of(self.options, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS)
 
     @property
     def acknowledges_by_itself(self) -> bool:
@@ -206,15 +217,11 @@ class _Open:
     to_acknowledge: Any = None
 
 
-class PulsarReader(CommittingReader):
+class PulsarReader(MessageReader):
     """Message ids are acknowledged, cumulatively, when the checkpoint that covers them is complete."""
 
-    def __init__(self, context: ReaderContext, settings: PulsarReaderSettings) -> None:
-        super().__init__(context, commits=not settings.acknowledges_by_itself)
-        self._settings = settings
-
-    def read_fields(self, names: Sequence[str]) -> None:
-        self._settings = replace(self._settings, schema=self._settings.schema.reading(names))
+    def __init__(self, context: ReaderContext, settings: PulsarSourceSettings) -> None:
+        super().__init__(context, settings, commits=not settings.acknowledges_by_itself)
 
     def open_split_reader(self) -> PulsarSplitReader:
         return PulsarSplitReader(self._settings, self.context.subtask())
@@ -229,7 +236,7 @@ class PulsarReader(CommittingReader):
 class PulsarSplitReader(CommittingSplitReader):
     """Reads partitions. `fetch` opens the consumers, and waits until an earlier consumer of the subscription is closed."""
 
-    def __init__(self, settings: PulsarReaderSettings, subtask: int) -> None:
+    def __init__(self, settings: PulsarSourceSettings, subtask: int) -> None:
         self._where = f"PulsarSource, subtask {subtask}"
         self._pulsar = import_pulsar(self._where)
         self._settings = settings
@@ -405,15 +412,6 @@ class PulsarSplitReader(CommittingSplitReader):
 DEFAULT_NAMESPACE = "public/default"
 
 
-class PulsarTopics(Protocol):
-    """The cluster as the enumerator needs it; `client.PulsarCluster` implements it."""
-
-    def topics(self, namespace: str) -> list[str]: ...
-    def partitions(self, topic: str) -> list[TopicPartition]: ...
-    def begin(self, partition: TopicPartition, start: Start, stop: Stop | None) -> PulsarSplit: ...
-    def close(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class PulsarSubscription:
     """The topics to read: by name, or those of a namespace whose whole name, with the namespace, matches `pattern`."""
@@ -421,7 +419,7 @@ class PulsarSubscription:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
 
-    def find(self, cluster: PulsarTopics) -> list[TopicPartition]:
+    def find(self, cluster: PulsarCluster) -> list[TopicPartition]:
         """The partitions that exist now, in order, each once.
 
         Raises: UnknownTopic; ExternalError: the cluster does not answer.
@@ -434,7 +432,8 @@ class PulsarSubscription:
             found = [
                 one
                 for name in cluster.topics(namespace)
-                if is_wanted(name.partition("://")[2]) and not _is_internal(name)
+                if is_wanted(name.partition("://")[2])
+                and not name.rpartition("/")[2].startswith("__")  # Pulsar's own
                 for one in partitions_seen(cluster, name)
             ]
         return list(dict.fromkeys(found))
@@ -449,27 +448,22 @@ def split_pattern(pattern: str) -> tuple[str, str]:
     return f"{parts[0]}/{parts[1]}", f"{parts[0]}/{parts[1]}/(?:{parts[2]})"
 
 
-def _is_internal(name: str) -> bool:
-    """Whether this is one of Pulsar's internal topics."""
-    return name.rpartition("/")[2].startswith("__")
-
-
-class PulsarEnumerator(PartitionEnumerator[PulsarTopics]):
+class PulsarEnumerator(PartitionEnumerator):
     """Partitions of the first round begin at the source's start.
 
     Later ones begin at their first message, unless the start is a publish time, which holds for them too.
     """
 
     source_name = "PulsarSource"
-    _plan: ReadingPlan[Start, Stop]
+    _settings: PulsarSourceSettings
 
     def splits_of(
-        self, partitions: Sequence[TopicPartition], cluster: PulsarTopics
+        self, partitions: Sequence[TopicPartition], cluster: PulsarCluster
     ) -> Sequence[PulsarSplit]:
-        start = self._plan.start
+        start, stop = self._settings.start.start, self._settings.stop.stop
         if self.has_begun and start.kind is not StartKind.PUBLISH_TIME:
             start = Start(StartKind.EARLIEST)
-        return [cluster.begin(one, start, self._plan.stop) for one in partitions]
+        return [cluster.begin(one, start, stop) for one in partitions]
 
     def owner(self, split: PulsarSplit, parallelism: int) -> int:
         return owner_of(split.partition.topic, max(0, split.partition.number), parallelism)
@@ -482,19 +476,6 @@ NAME: Final = "PulsarSource"
 SETTERS: Final = "set_topics and set_topic_pattern"
 
 
-@dataclass(frozen=True, slots=True)
-class PulsarSourceSettings:
-    """The settings that the builder collected."""
-
-    options: Mapping[str, str] = field(default_factory=dict)
-    subscription: PulsarSubscription | None = None
-    start: StartCursor = field(default_factory=StartCursor.default_start_cursor)
-    stop: StopCursor = field(default_factory=StopCursor.default_stop_cursor)
-    is_bounded: bool = False
-    schema: DeserializationSchema | None = None
-    keys: RangeGenerator = field(default_factory=RangeGenerator.full)
-
-
 class PulsarSource(MessageSource):
     """Reads messages from Pulsar. Build it with `PulsarSource.builder()`."""
 
@@ -502,37 +483,42 @@ class PulsarSource(MessageSource):
     advertised = "advertisedAddress"
     _settings: PulsarSourceSettings
 
-    def __init__(self, settings: PulsarSourceSettings) -> None:
-        """Check the settings.
-
-        Raises ConfigurationError if one is missing or two contradict each other.
-        """
-        self._settings = _checked(settings)
-
     @staticmethod
     def builder() -> PulsarSourceBuilder:
         """Return a builder."""
         return PulsarSourceBuilder()
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        settings = self._settings
-        return PulsarReader(
-            context, PulsarReaderSettings(settings.options, self._schema, settings.keys)
-        )
+        return PulsarReader(context, self._settings)
 
     def _connect(self) -> PulsarCluster:
         return PulsarCluster(self._settings.options, f"{NAME} on the driver")
 
-    def _plan(self) -> ReadingPlan[Start, Stop]:
-        settings = self._settings
-        interval_ms = int_of(settings.options, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS)
-        return ReadingPlan(
-            self._subscription,
-            settings.start.start,
-            settings.stop.stop,
-            settings.is_bounded,
-            0 if settings.is_bounded else interval_ms,
-        )
+    def _check(self) -> None:
+        """As Flink's builder does."""
+        settings, options = self._settings, self._settings.options
+        for key, setter in (
+            (SERVICE_URL, "set_service_url('pulsar://host:6650')"),
+            (SUBSCRIPTION, "set_subscription_name('...')"),
+        ):
+            if not options.get(key):
+                raise ConfigurationError(f"{NAME}: the option {key!r} is required: call {setter}.")
+        if settings.subscription is None:
+            raise ConfigurationError(f"{NAME}: there is nothing to read. Call one of {SETTERS}.")
+        if settings.schema is None:
+            raise ConfigurationError(
+                f"{NAME}: a deserializer is required: call set_deserialization_schema(SimpleStringSchema()), or with another "
+                "DeserializationSchema."
+            )
+        if options.get(VERIFY_START, WARNS) not in {WARNS, FAILS}:
+            raise ConfigurationError(
+                f"{NAME}: the option {VERIFY_START!r} must be {WARNS} or {FAILS}, got "
+                f"{options[VERIFY_START]!r}."
+            )
+        _ = settings.discovery_interval_ms, settings.acknowledges_by_itself
+        parameters_of(options, NAME)
+        for table in (CLIENT, CONSUMER):
+            arguments_of(options, table)
 
 
 class PulsarSourceBuilder(PulsarBuilder, MessageSourceBuilder):
@@ -588,13 +574,15 @@ class PulsarSourceBuilder(PulsarBuilder, MessageSourceBuilder):
 
     def set_unbounded_stop_cursor(self, stop_cursor: StopCursor) -> Self:
         """Read each partition up to this cursor; the job does not end, as partitions may appear."""
-        self._with_a(StopCursor, "set_unbounded_stop_cursor", stop=stop_cursor)
-        return self._with(is_bounded=False)
+        return self._with_a(
+            StopCursor, "set_unbounded_stop_cursor", stop=stop_cursor, is_bounded=False
+        )
 
     def set_bounded_stop_cursor(self, stop_cursor: StopCursor) -> Self:
         """Read each partition up to this cursor, then end."""
-        self._with_a(StopCursor, "set_bounded_stop_cursor", stop=stop_cursor)
-        return self._with(is_bounded=True)
+        return self._with_a(
+            StopCursor, "set_bounded_stop_cursor", stop=stop_cursor, is_bounded=True
+        )
 
     def set_deserialization_schema(self, deserialization_schema: DeserializationSchema) -> Self:
         """Set what deserializes a message's payload."""
@@ -605,32 +593,3 @@ class PulsarSourceBuilder(PulsarBuilder, MessageSourceBuilder):
     def set_config_with_dict(self, config: dict[str, Any]) -> Self:
         """Set several options of the client or the source."""
         return self._set_all(config, "set_config_with_dict")
-
-
-def _checked(settings: PulsarSourceSettings) -> PulsarSourceSettings:
-    """The settings, if they are complete; the checks of Flink's builder. Raises: ConfigurationError."""
-    options = settings.options
-    for key, setter in (
-        (SERVICE_URL, "set_service_url('pulsar://host:6650')"),
-        (SUBSCRIPTION, "set_subscription_name('...')"),
-    ):
-        if not options.get(key):
-            raise ConfigurationError(f"{NAME}: the option {key!r} is required: call {setter}.")
-    if settings.subscription is None:
-        raise ConfigurationError(f"{NAME}: there is nothing to read. Call one of {SETTERS}.")
-    if settings.schema is None:
-        raise ConfigurationError(
-            f"{NAME}: a deserializer is required: call set_deserialization_schema(SimpleStringSchema()), or with another "
-            "DeserializationSchema."
-        )
-    if options.get(VERIFY_START, WARNS) not in {WARNS, FAILS}:
-        raise ConfigurationError(
-            f"{NAME}: the option {VERIFY_START!r} must be {WARNS} or {FAILS}, got "
-            f"{options[VERIFY_START]!r}."
-        )
-    int_of(options, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS)
-    flag_of(options, AUTO_ACKNOWLEDGE, default=False)
-    parameters_of(options, NAME)
-    for table in (CLIENT, CONSUMER):
-        arguments_of(options, table)
-    return settings

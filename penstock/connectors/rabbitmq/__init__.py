@@ -4,12 +4,12 @@ Source: pyflink.datastream.connectors.rabbitmq.
 """
 
 from penstock.connectors.rabbitmq.config import RMQConnectionConfig
-from penstock.connectors.rabbitmq.publishing import (
+from penstock.connectors.rabbitmq.sink import (
     ReturnedMessage,
     RMQMessageProperties,
+    RMQSink,
     RMQSinkPublishOptions,
 )
-from penstock.connectors.rabbitmq.sink import RMQSink
 from penstock.connectors.rabbitmq.source import RMQSource
 
 __all__ = [

@@ -115,6 +115,7 @@ HEARTBEAT_S: Final = 60
 CONNECTION_TIMEOUT_MS: Final = 60_000
 RECOVERY_INTERVAL_MS: Final = 5000
 MAX_CHANNELS: Final = 2047
+MAX_NAME_BYTES: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +275,7 @@ class RMQConnectionConfig:
         begin = _Options
 
         def set_port(self, port: int) -> Self:
-            return self._with(port=_number("set_port", port, 1, MAX_PORT))
+            return self._with_number("set_port", 1, MAX_PORT, port=port)
 
         def set_host(self, host: str) -> Self:
             return self._with(host=_text("set_host", host))
@@ -305,51 +306,50 @@ class RMQConnectionConfig:
 
         def set_topology_recovery_enabled(self, topology_recovery_enabled: bool) -> Self:
             """Set whether a queue lost on reconnecting is created again (default true)."""
-            return self._with(
-                topology_recovery=_flag("set_topology_recovery_enabled", topology_recovery_enabled)
+            return self._with_a(
+                bool, "set_topology_recovery_enabled", topology_recovery=topology_recovery_enabled
             )
 
         def set_requested_heartbeat(self, requested_heartbeat: int) -> Self:
             """Set the time between heartbeats in s (default 60); 0: none."""
-            return self._with(
-                requested_heartbeat=_number(
-                    "set_requested_heartbeat", requested_heartbeat, 0, MAX_SHORT
-                )
+            return self._with_number(
+                "set_requested_heartbeat", 0, MAX_SHORT, requested_heartbeat=requested_heartbeat
             )
 
         def set_requested_frame_max(self, requested_frame_max: int) -> Self:
             """Set the largest frame in bytes: 4,096 to 131,072; 0 and more mean 131,072."""
             least = MIN_FRAME_BYTES if requested_frame_max else 0
-            return self._with(
-                requested_frame_max=_number("set_requested_frame_max", requested_frame_max, least)
+            return self._with_number(
+                "set_requested_frame_max", least, requested_frame_max=requested_frame_max
             )
 
         def set_requested_channel_max(self, requested_channel_max: int) -> Self:
             """Set the largest number of channels (default 2,047); 0: no limit. Only one channel is used."""
-            return self._with(
-                requested_channel_max=_number(
-                    "set_requested_channel_max", requested_channel_max, 0, MAX_SHORT
-                )
+            return self._with_number(
+                "set_requested_channel_max",
+                0,
+                MAX_SHORT,
+                requested_channel_max=requested_channel_max,
             )
 
         def set_network_recovery_interval(self, network_recovery_interval: int) -> Self:
             """Set the time between two attempts to reconnect in ms (default 5,000)."""
-            return self._with(
-                network_recovery_interval=_number(
-                    "set_network_recovery_interval", network_recovery_interval, 0
-                )
+            return self._with_number(
+                "set_network_recovery_interval",
+                0,
+                network_recovery_interval=network_recovery_interval,
             )
 
         def set_connection_timeout(self, connection_timeout: int) -> Self:
             """Set the longest time to connect in ms (default 60,000); 0: no limit."""
-            return self._with(
-                connection_timeout=_number("set_connection_timeout", connection_timeout, 0)
+            return self._with_number(
+                "set_connection_timeout", 0, connection_timeout=connection_timeout
             )
 
         def set_automatic_recovery(self, automatic_recovery: bool) -> Self:
             """Set whether a broken connection is reopened (default true), or its task fails."""
-            return self._with(
-                automatic_recovery=_flag("set_automatic_recovery", automatic_recovery)
+            return self._with_a(
+                bool, "set_automatic_recovery", automatic_recovery=automatic_recovery
             )
 
         def set_prefetch_count(self, prefetch_count: int) -> Self:
@@ -359,8 +359,8 @@ class RMQConnectionConfig:
             between two checkpoints. Without checkpoints there is no limit: messages are
             acknowledged as they are sent.
             """
-            return self._with(
-                prefetch_count=_number("set_prefetch_count", prefetch_count, 0, MAX_SHORT)
+            return self._with_number(
+                "set_prefetch_count", 0, MAX_SHORT, prefetch_count=prefetch_count
             )
 
         def set_tls(
@@ -386,48 +386,40 @@ class RMQConnectionConfig:
 def _address_of(options: _Options) -> tuple[Address, Mapping[str, int]]:
     if options.uri is not None:
         return parsed_uri(options.uri)
-    host, port, user_name, password = (
-        options.host,
-        options.port,
-        options.user_name,
-        options.password,
-    )
-    if host is None or port is None or user_name is None or password is None:
-        parts = {
-            "set_host": host,
-            "set_port": port,
-            "set_user_name": user_name,
-            "set_password": password,
-        }
-        missing = [setter for setter, value in parts.items() if value is None]
+    host, port, user, password = options.host, options.port, options.user_name, options.password
+    if host is None or port is None or user is None or password is None:
+        needed = ("host", "port", "user_name", "password")
+        missing = [f"set_{name}" for name in needed if getattr(options, name) is None]
         raise ConfigurationError(
             f"RMQConnectionConfig: {', '.join(missing)} missing before build(). Set host, port, "
             "user name and password, or all at once with "
             "set_uri('amqp://user:password@host:5672/virtual-host')."
         )
     virtual_host = options.virtual_host or DEFAULT_VIRTUAL_HOST
-    return Address(host, port, virtual_host, user_name, password), {}
+    return Address(host, port, virtual_host, user, password), {}
 
 
-def _number(setter: str, value: object, least: int, most: int | None = None) -> int:
-    is_flag = isinstance(value, bool)
-    if (
-        isinstance(value, int)
-        and not is_flag
-        and least <= value <= (value if most is None else most)
-    ):
-        return value
-    bounds = f"from {least} to {most}" if most is not None else f"of {least} or more"
-    raise ConfigurationError(f"{setter}: expected a whole number {bounds}, got {value!r}.")
+def checked_config(where: str, config: object) -> RMQConnectionConfig:
+    """The configuration. Raises: TypeError."""
+    if not isinstance(config, RMQConnectionConfig):
+        raise TypeError(
+            f"{where}: expected an RMQConnectionConfig, got {type(config).__name__}. Make one with "
+            "RMQConnectionConfig.Builder() and its build()."
+        )
+    return config
+
+
+def checked_queue(where: str, queue: object) -> str:
+    """The queue's name. Raises: ConfigurationError."""
+    if not isinstance(queue, str) or not 0 < len(queue.encode()) <= MAX_NAME_BYTES:
+        raise ConfigurationError(
+            f"{where}: expected the name of a queue, of up to {MAX_NAME_BYTES} bytes, got "
+            f"{queue!r}."
+        )
+    return queue
 
 
 def _text(setter: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise ConfigurationError(f"{setter}: expected a text that is not empty, got {value!r}.")
-    return value
-
-
-def _flag(setter: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigurationError(f"{setter}: expected True or False, got {value!r}.")
     return value

@@ -23,11 +23,16 @@ from penstock.connectors.api.base import (
     SplitBatch,
     SplitEnumerator,
 )
+from penstock.connectors.api.builder import checked_schema
 from penstock.connectors.api.messaging.records import batch_of
 from penstock.connectors.rabbitmq.channel_thread import ChannelThread
 from penstock.connectors.rabbitmq.client import PikaClient, check_login
-from penstock.connectors.rabbitmq.config import HEARTBEAT_S, RMQConnectionConfig
-from penstock.connectors.rabbitmq.publishing import checked_config, checked_queue, checked_schema
+from penstock.connectors.rabbitmq.config import (
+    HEARTBEAT_S,
+    RMQConnectionConfig,
+    checked_config,
+    checked_queue,
+)
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.runtime.codecs.convert import to_rows
 from penstock.engine.runtime.elements import Batch, ColumnBatch

@@ -8,17 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
-from urllib.parse import urlsplit
 
 from penstock.common.extras import extra
-from penstock.connectors.api.builder import TlsBuilder, parts_of_url
-from penstock.connectors.clients.tls import TlsFiles, tls_doubt, tls_refusal
+from penstock.connectors.api.builder import ServerBuilder, ServerSettings
+from penstock.connectors.clients.tls import tls_doubt, tls_refusal
 from penstock.engine.hosting.os.clock import HELP
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
-SCHEMES: Final = ("redis", "rediss", "unix")
 CONNECT_TIMEOUT_S: Final = 5.0
 SOCKET_TIMEOUT_S: Final = 30.0
 LOOK_TIMEOUT_S: Final = 3.0
@@ -29,37 +27,12 @@ _NO_LOOK: Final = re.compile(r"run the 'type' command")
 
 
 @dataclass(frozen=True, slots=True)
-class RedisAddress:
-    """Where a server is. As text it shows neither user nor password."""
+class RedisSettings(ServerSettings):
+    """Where a server is, and who logs in."""
 
-    url: str = field(repr=False)
-    username: str | None = field(default=None, repr=False)
-    password: str | None = field(default=None, repr=False)
-    tls: TlsFiles | None = None
-
-    def __str__(self) -> str:
-        parts = urlsplit(self.url)
-        if parts.scheme == "unix":
-            return f"unix://{parts.path}"
-        return f"{parts.scheme}://{parts.hostname}:{parts.port or 6379}{parts.path}"
-
-
-def checked_url(where: str, url: object) -> str:
-    """The URL. Raises: ConfigurationError, which does not show the password."""
-    form = "redis://[user:password@]host:6379/0, rediss:// for TLS, or unix:///path"
-    if not isinstance(url, str):
-        raise ConfigurationError(f"{where}.set_url: got {type(url).__name__}, expected {form}.")
-    parts = parts_of_url(f"{where}.set_url", url, form)
-    if parts.scheme not in SCHEMES or parts.port == 0:
-        raise ConfigurationError(
-            f"{where}.set_url: got a URL with the scheme {parts.scheme!r} and the port "
-            f"{parts.port}, expected {form}."
-        )
-    if parts.scheme == "unix" and not parts.path:
-        raise ConfigurationError(f"{where}.set_url: a unix:// URL has no path, expected {form}.")
-    if parts.scheme != "unix" and not parts.hostname:
-        raise ConfigurationError(f"{where}.set_url: the URL has no host, expected {form}.")
-    return url
+    ports: ClassVar = {"redis": 6379, "rediss": 6379, "unix": 0}
+    secure: ClassVar = "rediss"
+    takes_path: ClassVar = True
 
 
 def checked_name(where: str, name: object) -> str:
@@ -69,30 +42,18 @@ def checked_name(where: str, name: object) -> str:
     return name
 
 
-class RedisBuilder(TlsBuilder):
-    """What the builders of source and sink share. `settings`: a dataclass with `url`, `login` and `tls`."""
+class RedisBuilder(ServerBuilder):
+    """What the builders of source and sink share."""
 
-    always: ClassVar = {"url": 'set_url("redis://host:6379/0")'}
+    always: ClassVar = {"urls": 'set_url("redis://host:6379/0")'}
+    form = "redis://[user:password@]host:6379/0, rediss:// for TLS, or unix:///path"
 
     def set_url(self, url: str) -> Self:
         """Set the server: redis://host:6379/0, rediss:// for TLS, or unix:///path."""
-        return self._with(url=checked_url(self.name, url))
-
-    def set_credentials(self, username: str | None, password: str) -> Self:
-        """Set user (None: the default one) and password, instead of writing them into the URL."""
-        return self._with(login=(username, password))
-
-    def _address(self, settings: Any) -> RedisAddress:
-        """Raises: ConfigurationError: files of TLS for a URL without TLS."""
-        if settings.tls is not None and not settings.url.startswith("rediss:"):
-            raise ConfigurationError(
-                f"{self.name}.set_tls: the URL is without TLS. Write rediss:// instead of redis://."
-            )
-        username, password = settings.login
-        return RedisAddress(settings.url, username, password, settings.tls)
+        return self._with_urls(url)
 
 
-def connect(address: RedisAddress, where: str, *, is_look: bool = False) -> Any:
+def connect(address: RedisSettings, where: str, *, is_look: bool = False) -> Any:
     """A client, which connects when it is used. `is_look`: it gives up soon.
 
     Raises: ConfigurationError: redis is missing.
@@ -103,7 +64,7 @@ def connect(address: RedisAddress, where: str, *, is_look: bool = False) -> Any:
     # A server that was killed is back after a while, and loads its data meanwhile, which is a
     # ConnectionError too. One that does not answer in time has been waited for.
     waits = backoff.ExponentialBackoff(cap=LONGEST_DELAY_S, base=FIRST_DELAY_S)
-    options = {"username": address.username, "password": address.password}
+    options = dict(zip(("username", "password"), address.login, strict=True))
     if address.tls is not None:
         address.tls.context(where)  # whether the files can be read
         options |= {
@@ -113,7 +74,7 @@ def connect(address: RedisAddress, where: str, *, is_look: bool = False) -> Any:
         }
     try:
         return redis.Redis.from_url(
-            address.url,
+            address.urls[0],
             protocol=2,
             client_name="penstock",
             socket_connect_timeout=LOOK_TIMEOUT_S if is_look else CONNECT_TIMEOUT_S,
@@ -131,7 +92,7 @@ def connect(address: RedisAddress, where: str, *, is_look: bool = False) -> Any:
 
 
 @contextmanager
-def told(address: RedisAddress, where: str) -> Generator[None]:
+def told(address: RedisSettings, where: str) -> Generator[None]:
     """Tells errors of the client in one line.
 
     Raises: RefusedForGood: what another try cannot change. ExternalError: all else.
@@ -169,7 +130,7 @@ def is_final(redis: Any, error: BaseException) -> bool:
     return any(code in str(error) for code in ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM"))
 
 
-def check_server(address: RedisAddress, streams: Sequence[str], where: str) -> None:
+def check_server(address: RedisSettings, streams: Sequence[str], where: str) -> None:
     """Logs in and looks at the streams, if the server can be reached from here.
 
     A user that may do what the job does, but not look at the types of keys, is right.
@@ -190,7 +151,7 @@ def check_server(address: RedisAddress, streams: Sequence[str], where: str) -> N
         may_not_look = isinstance(error, redis.exceptions.NoPermissionError)
         if may_not_look and _NO_LOOK.search(str(error)):
             return
-        if address.url.startswith("rediss:") and (doubt := tls_doubt(error)):
+        if address.has_tls and (doubt := tls_doubt(error)):
             raise ConfigurationError(f"{where}: the server {address}: {doubt}.") from error
         if is_final(redis, error):
             raise ConfigurationError(

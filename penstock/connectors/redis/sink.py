@@ -6,7 +6,7 @@ Source: Redis' XADD; Flink's KafkaSink for the guarantees and their names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Self, TypeAlias
 
@@ -15,11 +15,10 @@ from penstock.common.time import Duration
 from penstock.common.typeinfo import RowTypeInfo
 from penstock.connectors.api.base import DeliveryGuarantee
 from penstock.connectors.api.builder import MISSING, checked_schema
-from penstock.connectors.api.sending import Outlet, PieceSink, pieces_of
-from penstock.connectors.clients.tls import TlsFiles
+from penstock.connectors.api.sending import Outlet, PieceSink
 from penstock.connectors.redis.client import (
-    RedisAddress,
     RedisBuilder,
+    RedisSettings,
     check_server,
     checked_name,
     connect,
@@ -39,8 +38,6 @@ _NAME: Final = "RedisStreamSink"
 _RETENTION: Final = Duration.of_days(7)
 
 
-_ENTRIES: Final = 1000
-_BYTES: Final = 1 << 20
 MARKS: Final = "penstock:committed:"
 # Keys: mark, stream. Arguments: seconds of the mark, most entries (0: no bound), then for each entry how many texts follow.
 _APPEND: Final = """
@@ -63,10 +60,7 @@ Addressed: TypeAlias = tuple[str, Flat]
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    url: str = field(default="", repr=False)
-    login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
-    tls: TlsFiles | None = None
+class _Settings(RedisSettings):
     stream: str | Callable[[Any], str] = MISSING
     entries: EntryWriter = MISSING
     most_entries: int = 0
@@ -88,12 +82,6 @@ class EntryOutlet(Outlet[Addressed]):
     that finds its mark appends nothing. At least once: what was sent when the connection broke is sent again.
     """
 
-    def __init__(self, settings: _Settings, address: RedisAddress, where: str) -> None:
-        self._settings = settings
-        self._address = address
-        self._where = where
-        self._client: Any = None
-
     def converted(self, values: Sequence[Any]) -> list[Addressed]:
         stream, fields = self._settings.stream, self._settings.entries.fields
         if isinstance(stream, str):
@@ -104,25 +92,22 @@ class EntryOutlet(Outlet[Addressed]):
     def size(self, one: Addressed) -> int:
         return sum(map(len, one[1]))
 
-    def pieces(self, converted: list[Addressed]) -> Iterator[list[Addressed]]:
-        return pieces_of(converted, self.size, _ENTRIES, _BYTES)
-
-    def pieces_to_stage(self, converted: list[Addressed]) -> Iterator[list[Addressed]]:
+    def pieces_to_stage(self, converted: list[Addressed]) -> Iterator[Sequence[Addressed]]:
         by_stream: dict[str, list[Addressed]] = {}
         for one in converted:
             by_stream.setdefault(one[0], []).append(one)
         return chain.from_iterable(map(self.pieces, by_stream.values()))
 
-    def open(self) -> None:
-        self._client = connect(self._address, self._where)
+    def connect(self) -> Any:
+        return connect(self._settings, self._where)
 
     def send(self, piece: Sequence[Addressed]) -> int:
         most = self._settings.most_entries
         bound = ("MAXLEN", "~", most) if most else ()
-        pipeline = self._client.pipeline(transaction=False)
+        pipeline = self.link.pipeline(transaction=False)
         for stream, flat in piece:
             pipeline.execute_command("XADD", stream, *bound, "*", *flat)
-        with told(self._address, self._where):
+        with told(self._settings, self._where):
             pipeline.execute()
         return sum(map(self.size, piece))
 
@@ -132,31 +117,23 @@ class EntryOutlet(Outlet[Addressed]):
         return StagedEntries(mark, stream, tuple(flat for _, flat in piece))
 
     def commit(self, committables: Sequence[Any]) -> None:
-        append = self._client.register_script(_APPEND)
+        append = self.link.register_script(_APPEND)
         for staged in committables:
-            assert isinstance(staged, StagedEntries)
             texts: list[Any] = [self._settings.retention_s, self._settings.most_entries]
             for flat in staged.entries:
                 texts += (len(flat), *flat)
-            with told(self._address, self._where):
+            with told(self._settings, self._where):
                 append(keys=[staged.mark, staged.stream], args=texts)
-
-    def close(self) -> None:
-        self._client.close()
 
 
 class RedisStreamSink(PieceSink):
     """Writes to Redis streams. Not in PyFlink. Build it with `RedisStreamSink.builder()`."""
 
     name = _NAME
-
-    def __init__(self, settings: _Settings, address: RedisAddress) -> None:
-        """Use the builder."""
-        self._settings = settings
-        self._address = address
+    outlet = EntryOutlet
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._address}, {self._settings.stream})"
+        return f"{_NAME}({self._settings}, {self._settings.stream})"
 
     @staticmethod
     def builder() -> RedisStreamSink.Builder:
@@ -211,7 +188,7 @@ class RedisStreamSink(PieceSink):
                 stream='set_stream("orders")',
                 entries="set_value_serializer(schema) or set_row_type(type)",
             )
-            return RedisStreamSink(settings, self._address(settings))
+            return RedisStreamSink(settings)
 
     def validate(self) -> None:
         """Check client, login and stream. Raises ConfigurationError.
@@ -220,10 +197,7 @@ class RedisStreamSink(PieceSink):
         """
         stream = self._settings.stream
         streams = (stream,) if isinstance(stream, str) else ()
-        check_server(self._address, streams, f"{_NAME} on the driver")
+        check_server(self._settings, streams, f"{_NAME} on the driver")
 
     def validate_input(self, input_type: Any) -> None:
         self._settings.entries.check_input(_NAME, input_type)
-
-    def outlet(self, where: str) -> EntryOutlet:
-        return EntryOutlet(self._settings, self._address, where)

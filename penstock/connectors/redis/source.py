@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -34,10 +34,9 @@ from penstock.connectors.api.base import (
 )
 from penstock.connectors.api.builder import MISSING, checked_schema
 from penstock.connectors.api.messaging.records import NO_RECORDS
-from penstock.connectors.clients.tls import TlsFiles
 from penstock.connectors.redis.client import (
-    RedisAddress,
     RedisBuilder,
+    RedisSettings,
     check_server,
     checked_name,
     connect,
@@ -98,19 +97,11 @@ def before_ms(where: str, epoch_ms: object) -> str:
 class StreamsEnumerator(AssignedSplits):
     """Gives stream i to subtask i modulo the parallelism."""
 
-    def __init__(
-        self,
-        context: EnumeratorContext,
-        address: RedisAddress,
-        streams: Sequence[str],
-        starting: str,
-        *,
-        is_bounded: bool,
-    ) -> None:
-        super().__init__(context, is_bounded=is_bounded)
-        self._address = address
-        self._streams = streams
-        self._starting = starting
+    def __init__(self, context: EnumeratorContext, settings: _Settings) -> None:
+        super().__init__(context, is_bounded=settings.is_bounded)
+        self._settings = settings
+        self._streams = settings.streams
+        self._starting = settings.starting
         self._known: set[str] = set()
 
     def start(self) -> None:
@@ -139,11 +130,11 @@ class StreamsEnumerator(AssignedSplits):
         """The id of the last entry of each stream, also if it was deleted; of one that is not there the beginning."""
         where = "RedisStreamSource on the driver"
         redis = extra("redis", "redis", where)
-        client = connect(self._address, where)
+        client = connect(self._settings, where)
         found = {}
         try:
             for name in streams:
-                with told(self._address, where):
+                with told(self._settings, where):
                     try:
                         found[name] = client.xinfo_stream(name)["last-generated-id"].decode()
                     except redis.exceptions.ResponseError as error:
@@ -166,10 +157,7 @@ _NAME: Final = "RedisStreamSource"
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    url: str = field(default="", repr=False)
-    login: tuple[str | None, str | None] = field(default=(None, None), repr=False)
-    tls: TlsFiles | None = None
+class _Settings(RedisSettings):
     streams: tuple[str, ...] = ()
     entries: EntryReader = MISSING
     starting: str = BEGINNING
@@ -183,13 +171,12 @@ class RedisStreamSource(Source):
     A record's timestamp is the time in its entry's id, in epoch ms.
     """
 
-    def __init__(self, settings: _Settings, address: RedisAddress) -> None:
+    def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
         self._settings = settings
-        self._address = address
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._address}, {', '.join(self._settings.streams)})"
+        return f"{_NAME}({self._settings}, {', '.join(self._settings.streams)})"
 
     @staticmethod
     def builder() -> RedisStreamSource.Builder:
@@ -251,7 +238,7 @@ class RedisStreamSource(Source):
                 streams='set_streams("orders")',
                 entries="set_value_deserializer(schema) or set_row_type(type)",
             )
-            return RedisStreamSource(settings, self._address(settings))
+            return RedisStreamSource(settings)
 
     @property
     def boundedness(self) -> Boundedness:
@@ -266,36 +253,27 @@ class RedisStreamSource(Source):
 
         A server that the driver does not reach is no error here.
         """
-        check_server(self._address, self._settings.streams, f"{_NAME} on the driver")
+        check_server(self._settings, self._settings.streams, f"{_NAME} on the driver")
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         settings = self._settings
-        return StreamsEnumerator(
-            context,
-            self._address,
-            settings.streams,
-            settings.starting,
-            is_bounded=settings.is_bounded,
-        )
+        return StreamsEnumerator(context, settings)
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         where = f"{_NAME}, subtask {context.subtask()}"
-        return RedisReader(context, self._settings, self._address, where)
+        return RedisReader(context, self._settings, where)
 
 
 class RedisReader(SourceReaderBase):
     """Reads its streams side by side."""
 
-    def __init__(
-        self, context: ReaderContext, settings: _Settings, address: RedisAddress, where: str
-    ) -> None:
+    def __init__(self, context: ReaderContext, settings: _Settings, where: str) -> None:
         super().__init__(context)
         self._settings = settings
-        self._address = address
         self._where = where
 
     def create_split_reader(self) -> SplitReader:
-        return _StreamsReader(self._settings, self._address, self._where)
+        return _StreamsReader(self._settings, self._where)
 
     def split_id(self, split: StreamSplit) -> Hashable:
         return split.stream
@@ -317,11 +295,10 @@ class _StreamsReader(SplitReader):
     is seen.
     """
 
-    def __init__(self, settings: _Settings, address: RedisAddress, where: str) -> None:
+    def __init__(self, settings: _Settings, where: str) -> None:
         self._settings = settings
-        self._address = address
         self._where = where
-        self._client = connect(address, where)
+        self._client = connect(settings, where)
         self._splits: dict[str, StreamSplit] = {}
         self._paused: set[str] = set()
         self._warned: set[str] = set()
@@ -338,7 +315,7 @@ class _StreamsReader(SplitReader):
         self._woken.clear()
         wanted = [split for name, split in self._splits.items() if name not in self._paused]
         batches, finished = [], []
-        with told(self._address, self._where):
+        with told(self._settings, self._where):
             for split, (info, entries) in zip(wanted, self._read(wanted), strict=True):
                 batch, is_over = self._taken(split, info, entries)
                 if batch is not None:
@@ -407,7 +384,7 @@ class _StreamsReader(SplitReader):
         """Raises: RefusedForGood, unless the source may go on without them."""
         text = (
             f"{self._where}: entries of the stream {split.stream!r} on "
-            f"{self._address} behind {split.after}, some of them up to {up_to}, were "
+            f"{self._settings} behind {split.after}, some of them up to {up_to}, were "
             "deleted or trimmed before they were read"
         )
         if self._settings.fails_on_loss:

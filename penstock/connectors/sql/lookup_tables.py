@@ -11,21 +11,25 @@ import logging
 import math
 from collections.abc import Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.connectors.sql.checks import column_kind, field_kind
-from penstock.connectors.sql.engine import import_sqlalchemy, make_engine, reflected, shown_url
-from penstock.connectors.sql.errors import TIMEOUT_S, answered, error_of, told
+from penstock.connectors.sql.engine import (
+    SqlAccess,
+    SqlTarget,
+    import_sqlalchemy,
+    told,
+)
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood
 from penstock.engine.model.row import Row, make_row
 from penstock.engine.model.type_information import UtcTimestampTypeInfo
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
+    pass
 
 _LOG: Final = logging.getLogger(__name__)
 _WITH_ROW_VALUES: Final = frozenset({"sqlite", "postgresql", "mysql", "mariadb", "oracle"})
@@ -55,42 +59,29 @@ Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class LookupTarget:
-    """The user's table. `columns`: what is looked up; empty: all that are no keys."""
+class LookupTarget(SqlTarget):
+    """The table. `keys`: the columns that rows are looked up by. `columns`: of the rows; empty: all others."""
 
-    url: str = field(default="", repr=False)
-    table: str = ""
-    schema: str | None = None
     keys: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    engine_options: Mapping[str, Any] = field(default_factory=dict)
-    timeout_s: float = TIMEOUT_S
-
-    def __str__(self) -> str:
-        return f"{self.schema}.{self.table}" if self.schema else self.table
 
 
-class LookupTable:
+class LookupTable(SqlAccess):
     """The table as one process sees it. Threads may use it together; each query has a connection of the pool."""
 
     def __init__(self, target: LookupTarget, where: str, connections: int = 1) -> None:
         """`where`: begins errors. Raises: ConfigurationError: SQLAlchemy or the driver is missing."""
-        self._sa = import_sqlalchemy(where)
-        self.target = target
-        self._where = where
-        pooled = {
-            "poolclass": self._sa.pool.QueuePool,
-            "pool_size": connections,
-            "max_overflow": 0,
-            "hide_parameters": True,
-        }
-        self._engine: sa.Engine = make_engine(
-            target.url, {**pooled, **target.engine_options}, where
+        super().__init__(
+            target,
+            where,
+            poolclass=import_sqlalchemy(where).pool.QueuePool,
+            pool_size=connections,
+            max_overflow=0,
+            hide_parameters=True,
         )
-        if self._engine.dialect.name in _WITH_AUTOCOMMIT:
+        if self.engine.dialect.name in _WITH_AUTOCOMMIT:
             # Each query sees what is there now, and none leaves a transaction open.
-            self._engine = self._engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._table: sa.Table | None = None
+            self.engine = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._has_warned = False
 
     def check(self) -> None:
@@ -98,8 +89,7 @@ class LookupTable:
 
         Raises: ConfigurationError: a column is missing, or the database cannot be read. NoAnswer.
         """
-        what = self._failed("cannot read the table")
-        answered(self.target.timeout_s, self._check, what)
+        self.answered("cannot read the table", self._check)
 
     def _check(self) -> None:
         sql, target = self._sa, self.target
@@ -107,24 +97,24 @@ class LookupTable:
             table = self.table
         except sql.exc.NoSuchTableError as error:
             raise ConfigurationError(
-                f"{self._where}: there is no table or view {str(target)!r} in {self._url}."
+                f"{self.where}: there is no table or view {str(target)!r} in {self.shown_url}."
             ) from error
         except sql.exc.SQLAlchemyError as error:
             raise ConfigurationError(
-                f"{self._failed('cannot read the table')}: {told(error)}. The driver "
+                f"{self.failed('cannot read the table')}: {told(error)}. The driver "
                 "and all executors must reach the database and be allowed to read."
             ) from error
         known = list(table.columns.keys())
         missing = [name for name in (*target.keys, *target.columns) if name not in known]
         if missing:
             raise ConfigurationError(
-                f"{self._where}: the table {str(target)!r} has no columns {missing}; it has "
+                f"{self.where}: the table {str(target)!r} has no columns {missing}; it has "
                 f"{known}. Correct set_key_columns or set_columns."
             )
-        dialect = self._engine.dialect.name
+        dialect = self.engine.dialect.name
         if len(target.keys) > 1 and dialect not in _WITH_ROW_VALUES:
             raise ConfigurationError(
-                f"{self._where}: {dialect} takes one key column only, got {list(target.keys)}. "
+                f"{self.where}: {dialect} takes one key column only, got {list(target.keys)}. "
                 "Make a view with a column that joins them."
             )
 
@@ -140,7 +130,7 @@ class LookupTable:
                 )
         if wrong:
             raise ConfigurationError(
-                f"{self._where}: keys do not fit the table {str(self.target)!r}: "
+                f"{self.where}: keys do not fit the table {str(self.target)!r}: "
                 f"{'; '.join(wrong)}. Convert the field in a map() before the lookup."
             )
 
@@ -153,23 +143,13 @@ class LookupTable:
     @property
     def row_type(self) -> RowTypeInfo:
         """The ROW type of the columns that are looked up."""
-        dialect = self._engine.dialect.name
+        dialect = self.engine.dialect.name
         kinds = [_type_of(self.table.columns[name].type, dialect) for name in self.names]
         return RowTypeInfo(kinds, list(self.names))
 
-    @property
-    def table(self) -> sa.Table:
-        """With the types that the database reports. Raises: SQLAlchemyError."""
-        found = self._table
-        if found is None:
-            found = reflected(self._engine, self.target.table, self.target.schema)
-            self._table = found
-        return found
-
     def rows_of(self, keys: Sequence[Hashable]) -> Mapping[Hashable, Sequence[Row]]:
         """The rows of each key, by one query. Raises: ExternalError."""
-        call = partial(self._rows_of, keys)
-        return answered(self.target.timeout_s, call, self._failed("cannot look up in"))
+        return self.answered("cannot look up in", partial(self._rows_of, keys))
 
     def _rows_of(self, keys: Sequence[Hashable]) -> Mapping[Hashable, Sequence[Row]]:
         found: dict[Hashable, list[Row]] = {key: [] for key in keys}
@@ -187,7 +167,7 @@ class LookupTable:
                 if len(columns) == 1
                 else self._sa.tuple_(*columns).in_(wanted)
             )
-            with self._engine.connect() as connection:
+            with self.engine.connect() as connection:
                 rows = connection.execute(
                     self._sa.select(*of_key, *chosen).where(is_one)
                 ).fetchall()
@@ -209,7 +189,7 @@ class LookupTable:
         return found
 
     def close(self) -> None:
-        self._engine.dispose()
+        self.engine.dispose()
 
     def _key_columns(self) -> list[Any]:
         """Raises: RefusedForGood: columns that were there at submit are gone."""
@@ -217,14 +197,10 @@ class LookupTable:
         wanted = (*self.target.keys, *self.target.columns)
         if missing := [name for name in wanted if name not in known]:
             raise RefusedForGood(
-                f"{self._where}: the table {str(self.target)!r} in {self._url} has no columns "
+                f"{self.where}: the table {str(self.target)!r} in {self.shown_url} has no columns "
                 f"{missing} any more; it has {list(known.keys())}."
             )
         return [known[name] for name in self.target.keys]
-
-    @property
-    def _url(self) -> str:
-        return shown_url(self._engine)
 
     def _asked(self, key: Any, kinds: Sequence[Any]) -> Key | None:
         """The key as the database takes it; None: no row has it, and many databases would refuse the query."""
@@ -233,7 +209,7 @@ class LookupTable:
 
     def _value(self, value: Any, kind: Any) -> Any:
         """None: no column of this kind has this value."""
-        dialect = self._engine.dialect.name
+        dialect = self.engine.dialect.name
         if value is None or value != value:  # noqa: PLR0124 - NaN
             return None
         if isinstance(value, str):
@@ -249,7 +225,7 @@ class LookupTable:
         return value
 
     def _is_padded(self, kind: Any) -> bool:
-        return self._engine.dialect.name in {"postgresql", "oracle"} and isinstance(
+        return self.engine.dialect.name in {"postgresql", "oracle"} and isinstance(
             kind, self._sa.CHAR
         )
 
@@ -260,24 +236,20 @@ class LookupTable:
                 "%s: the database finds rows with the key %r, which equals none that was asked "
                 "for. They are left out. Its collation may ignore case or accents: convert keys "
                 "with upper() on both sides, or give the column a binary collation.",
-                self._where,
+                self.where,
                 key,
             )
 
     @contextmanager
     def _errors(self) -> Generator[None]:
-        try:
-            yield
-        except self._sa.exc.NoSuchTableError as error:
-            raise RefusedForGood(
-                f"{self._where}: there is no table {str(self.target)!r} in {self._url} any more"
-            ) from error
-        except self._sa.exc.SQLAlchemyError as error:
-            text = self._failed("cannot look up in")
-            raise error_of(f"{text}: {told(error)}", error) from error
-
-    def _failed(self, what: str) -> str:
-        return f"{self._where}: {what} {str(self.target)!r} in {self._url}"
+        with self.errors("cannot look up in"):
+            try:
+                yield
+            except self._sa.exc.NoSuchTableError as error:
+                raise RefusedForGood(
+                    f"{self.where}: there is no table {str(self.target)!r} in {self.shown_url} "
+                    "any more"
+                ) from error
 
 
 def _may_equal(kind: TypeInformation, column: Any) -> bool:

@@ -14,11 +14,15 @@ from uuid import UUID
 
 import numpy as np
 
-from penstock.connectors.sql.engine import cursor_of
-from penstock.connectors.sql.errors import REFUSED_BY_DRIVER
-from penstock.connectors.sql.pieces import Piece
-from penstock.connectors.sql.values import SqlRow, are_naive
-from penstock.connectors.sql.zones import drops_zones, in_utc, with_session_in_utc
+from penstock.connectors.sql.engine import REFUSED_BY_DRIVER, cursor_of
+from penstock.connectors.sql.staged import Piece
+from penstock.connectors.sql.values import (
+    SqlRow,
+    are_naive,
+    drops_zones,
+    in_utc,
+    with_session_in_utc,
+)
 from penstock.engine.hosting.os.clock import progress
 from penstock.engine.model.row import RowKind
 

@@ -14,41 +14,35 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from penstock.connectors.sql.checks import is_unique, misfits
 from penstock.connectors.sql.engine import (
+    REFUSED_BY_DRIVER,
+    SqlAccess,
+    SqlTarget,
     again_if_rolled_back,
-    import_sqlalchemy,
+    error_of,
     look,
-    make_engine,
-    reflected,
+    may_pass,
     shown_url,
+    told,
     transaction,
 )
-from penstock.connectors.sql.errors import (
-    REFUSED_BY_DRIVER,
-    TIMEOUT_S,
-    answered,
-    error_of,
-    may_pass,
-    told,
-)
-from penstock.connectors.sql.pieces import Piece, loads_piece
 from penstock.connectors.sql.rows import NamedPiece, RowWriter, refused_row
 from penstock.connectors.sql.staged import (
     Origin,
+    Piece,
     commits_table,
     drop_begun_before,
     drop_leftovers,
+    loads_piece,
     note_commit,
     staged_pieces,
     staged_table,
-    widen,
 )
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.texts.bounded_text import bounded_repr
@@ -155,24 +149,13 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """The user's table. `key_columns`: rows with equal keys replace each other; empty: every row is added.
+class Target(SqlTarget):
+    """Where rows go. `columns` None: the fields of the stream's type. `key_columns` empty: rows are only added."""
 
-    `staged_name` and `commits_name`: the sink's own tables, in the same schema.
-    """
-
-    url: str
-    table: str
-    schema: str | None = None
     columns: tuple[str, ...] | None = None
     key_columns: tuple[str, ...] = ()
     staged_name: str = "penstock_staged"
     commits_name: str = "penstock_commits"
-    engine_options: dict[str, Any] = field(default_factory=dict)
-    timeout_s: float = TIMEOUT_S
-
-    def __str__(self) -> str:
-        return f"{self.schema}.{self.table}" if self.schema else self.table
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,27 +178,23 @@ def _asking(
         @wraps(method)
         def ask(self: SqlDatabase, /, *args: P.args, **kwargs: P.kwargs) -> T:
             def call() -> T:
-                with self._errors(what):
+                with self.errors(what):
                     return method(self, *args, **kwargs)
 
             with uninterruptible():
-                return answered(self.target.timeout_s, call, self._failed(what))
+                return self.answered(what, call)
 
         return ask
 
     return decorate
 
 
-class SqlDatabase:
+class SqlDatabase(SqlAccess):
     """One database as one process sees it. A connection is opened for each call, and none is kept."""
 
     def __init__(self, target: Target, where: str) -> None:
         """`where`: names the sink in errors. Raises: ConfigurationError: SQLAlchemy or the driver is missing."""
-        self._sa = import_sqlalchemy(where)
-        self.target = target
-        self.where = where
-        self.engine = make_engine(target.url, target.engine_options, where)
-        self._table: sa.Table | None = None
+        super().__init__(target, where)
         self._writers: dict[tuple[str, ...], RowWriter] = {}
         metadata = self._sa.MetaData(schema=target.schema)
         self.staged = staged_table(self._sa, target.staged_name, metadata)
@@ -229,7 +208,6 @@ class SqlDatabase:
         """Creates the sink's tables if they are missing, and checks the user's. Raises: ConfigurationError."""
         try:
             self._metadata.create_all(self.engine)
-            widen(self.engine, self.staged)
             table = self.table
         except self._sa.exc.NoSuchTableError as error:
             raise ConfigurationError(
@@ -263,7 +241,7 @@ class SqlDatabase:
                 f"on {', '.join(UPSERT_DIALECTS)}. Leave set_key_columns out; then every row is "
                 "added."
             )
-        with self._errors("cannot read the indexes"):
+        with self.errors("cannot read the indexes"):
             has_index = is_unique(self._sa.inspect(self.engine), table, keys)
         if not has_index:
             raise ConfigurationError(
@@ -294,18 +272,6 @@ class SqlDatabase:
         """Raises: ConfigurationError: the user may not write these columns, or not the sink's own tables."""
         own, keys = (self.staged, self.commits), self.target.key_columns
         check_use(self.engine, own, self.table, columns, keys, self.where)
-
-    @property
-    def shown_url(self) -> str:
-        """The URL without the password."""
-        return shown_url(self.engine)
-
-    @property
-    def table(self) -> sa.Table:
-        """The user's table, with the column types that the database reports."""
-        if self._table is None:
-            self._table = reflected(self.engine, self.target.table, self.target.schema)
-        return self._table
 
     def _writer(self, columns: tuple[str, ...]) -> RowWriter:
         """It keeps its compiled statements, so it is made once."""
@@ -446,7 +412,7 @@ class SqlDatabase:
         """The error to raise, with the row that the database refuses. It writes all rows again to find the row, and
         rolls back.
         """
-        text = f"{self._failed(what)}: "
+        text = f"{self.failed(what)}: "
         if may_pass(error):
             return error_of(text + told(error), error)
 
@@ -483,16 +449,8 @@ class SqlDatabase:
                 "job again."
             )
 
-    @contextmanager
-    def _errors(self, what: str) -> Generator[None]:
-        """Turns a database's error into an ExternalError."""
-        try:
-            yield
-        except self._sa.exc.SQLAlchemyError as error:
-            raise error_of(f"{self._failed(what)}: {told(error)}", error) from error
-
-    def _failed(self, what: str) -> str:
-        return f"{self.where}: {what} for the table {str(self.target)!r} in {self.shown_url}"
+    def failed(self, what: str) -> str:
+        return super().failed(f"{what} for the table")
 
 
 def now_ms() -> int:

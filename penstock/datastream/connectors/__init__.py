@@ -38,10 +38,7 @@ if (
     from penstock.datastream.connectors.jdbc import JdbcConnectionOptions as JdbcConnectionOptions
     from penstock.datastream.connectors.jdbc import JdbcExecutionOptions as JdbcExecutionOptions
     from penstock.datastream.connectors.jdbc import JdbcSink as JdbcSink
-    from penstock.datastream.connectors.kafka import FlinkKafkaConsumer as FlinkKafkaConsumer
-    from penstock.datastream.connectors.kafka import FlinkKafkaProducer as FlinkKafkaProducer
     from penstock.datastream.connectors.kafka import KafkaSource as KafkaSource
-    from penstock.datastream.connectors.kafka import Semantic as Semantic
     from penstock.datastream.connectors.pulsar import PulsarSource as PulsarSource
     from penstock.datastream.connectors.pulsar import PulsarSourceBuilder as PulsarSourceBuilder
     from penstock.datastream.connectors.pulsar import StartCursor as StartCursor

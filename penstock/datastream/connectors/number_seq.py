@@ -1,5 +1,5 @@
-"""The names of `penstock.connectors.number_seq`, where PyFlink's programs import them."""
+"""The names of `penstock.connectors.datagen`, where PyFlink's programs import them."""
 
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 
 __all__ = ["NumberSequenceSource"]

@@ -1,5 +1,5 @@
-"""The names of `penstock.connectors.stream_format`, where PyFlink's programs import them."""
+"""The names of `penstock.connectors.file_system`, where PyFlink's programs import them."""
 
-from penstock.connectors.stream_format import StreamFormat
+from penstock.connectors.file_system import StreamFormat
 
 __all__ = ["StreamFormat"]

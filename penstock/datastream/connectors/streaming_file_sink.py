@@ -1,5 +1,5 @@
-"""The names of `penstock.connectors.streaming_file_sink`, where PyFlink's programs import them."""
+"""The names of `penstock.connectors.file_system`, where PyFlink's programs import them."""
 
-from penstock.connectors.streaming_file_sink import StreamingFileSink
+from penstock.connectors.file_system import StreamingFileSink
 
 __all__ = ["StreamingFileSink"]

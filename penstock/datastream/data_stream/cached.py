@@ -32,8 +32,7 @@ from penstock.engine.model.types import is_pickled
 from penstock.engine.runtime import operators as ops
 from penstock.engine.runtime.elements import Batch
 from penstock.engine.runtime.operator import Accepts
-from penstock.formats.file_format import BulkFormat
-from penstock.formats.file_listing import FilePiece
+from penstock.formats.file_format import BulkFormat, FilePiece
 
 LENGTH_BYTES: Final = 8
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from penstock.common.extras import extra
@@ -25,7 +26,6 @@ from penstock.formats.registry.client import (
     MOST_SCHEMAS,
     RegisteredSchema,
     RegistryClient,
-    Remembered,
     SchemaReference,
     SchemaRegistry,
     checked_subject,
@@ -291,7 +291,7 @@ class ProtobufDeserializationSchema(DeserializationSchema):
         self._type = row_type_of(self._class.descriptor)
         self._read: Convert | None = None
         self._client: RegistryClient | None = None
-        self._known: Remembered[Writer, str] | None = None
+        self._known: Callable[[Writer], str] | None = None
         self._last_prefix = b""
 
     @property
@@ -328,8 +328,9 @@ class ProtobufDeserializationSchema(DeserializationSchema):
         schema_id, rest = parted(data, "a Protobuf message")
         indexes, body = without_indexes(rest)
         if self._known is None or self._client is None:
-            self._known, self._client = Remembered(MOST_SCHEMAS), RegistryClient(registry)
-        wrong = self._known.get((schema_id, indexes), self._what_is_wrong)
+            self._known = lru_cache(MOST_SCHEMAS)(self._what_is_wrong)
+            self._client = RegistryClient(registry)
+        wrong = self._known((schema_id, indexes))
         if wrong:
             raise ValueError(f"{wrong} (the schema with the id {schema_id} at {registry.url})")
         self._last_prefix = data[: len(data) - len(body)]

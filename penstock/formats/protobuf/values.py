@@ -14,8 +14,9 @@ from typing import Any, Final, TypeAlias
 from penstock.common.time import Duration, Instant
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.model.row import Row, make_row
+from penstock.engine.model.row import make_row
 from penstock.engine.model.texts.bounded_text import bounded_repr
+from penstock.formats.text_values import fields_of, items_of
 
 Convert: TypeAlias = Callable[[Any], Any]
 Write: TypeAlias = Callable[[Any, Any], None]
@@ -147,24 +148,11 @@ def _single_reader(field: Any) -> Convert | None:
 def row_writer(descriptor: Any) -> Write:
     """Sets the fields of a message: from a Row, a tuple or a list by position, from a dict by name. A field that is None stays unset."""
     names = [field.name for field in descriptor.fields]
-    known = frozenset(names)
     writers = [(_field_writer(field), field.name) for field in descriptor.fields]
     oneofs = _oneofs(descriptor)
 
     def write(value: Any, message: Any) -> None:
-        if isinstance(value, Mapping):
-            if not known.issuperset(value):
-                strange = next(name for name in value if name not in known)
-                raise ValueError(f"{descriptor.full_name} has no field {strange!r}, only {names}")
-            values = [value.get(name) for name in names]
-        elif isinstance(value, Row | tuple | list):
-            values = list(value)
-        else:
-            raise TypeError(
-                f"expected a Row, a tuple or a dict with {names}, got {bounded_repr(value)}"
-            )
-        if len(values) != len(names):
-            raise ValueError(f"expected {len(names)} fields {names}, got {bounded_repr(value)}")
+        values = fields_of(value, names, descriptor.full_name)
         for oneof, fields in oneofs:
             _check_oneof(oneof, [name for name, place in fields if values[place] is not None])
         for one, (set_field, name) in zip(values, writers, strict=True):
@@ -202,7 +190,7 @@ def _field_writer(field: Any) -> Write:
     if inner is None:
         return _plain_writer(field)
     if field.is_repeated:
-        return lambda values, message: _add_each(inner, _items(values), getattr(message, name))
+        return lambda values, message: _add_each(inner, items_of(values), getattr(message, name))
 
     def write(value: Any, message: Any) -> None:
         part = getattr(message, name)
@@ -217,18 +205,11 @@ def _plain_writer(field: Any) -> Write:
     name, convert = field.name, _single_writer(field)
     if convert is None:
         if field.is_repeated:
-            return lambda values, message: getattr(message, name).extend(_items(values))
+            return lambda values, message: getattr(message, name).extend(items_of(values))
         return lambda value, message: setattr(message, name, value)
     if field.is_repeated:
-        return lambda values, message: getattr(message, name).extend(map(convert, _items(values)))
+        return lambda values, message: getattr(message, name).extend(map(convert, items_of(values)))
     return lambda value, message: setattr(message, name, convert(value))
-
-
-def _items(value: Any) -> Any:
-    # Texts and dicts have items too, but nobody means them.
-    if isinstance(value, str | bytes | bytearray | Mapping):
-        raise TypeError(f"expected a list, got {bounded_repr(value)}")
-    return value
 
 
 def _map_writer(name: str, value_field: Any) -> Write:

@@ -9,20 +9,21 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from penstock.common.extras import extra
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.setting_checks import check_whole
 from penstock.engine.model.texts.bounded_text import bounded_repr
-from penstock.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
-from penstock.formats.avro_values import Convert, from_avro, to_avro, type_info_of
+from penstock.formats.avro import AvroEncoder, AvroSchema, GenericRecordAvroTypeInfo
+from penstock.formats.avro_values import from_avro, type_info_of
 from penstock.formats.registry.client import (
     MOST_SCHEMAS,
     RegisteredSchema,
     RegistryClient,
-    Remembered,
     SchemaRegistry,
     checked_subject,
     parted,
@@ -57,9 +58,9 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
         self._schema = schema
         self._registry = registry
         self._makes_rows = makes_rows
-        self._capacity = identity_map_capacity
+        self._capacity = check_whole("identity_map_capacity", identity_map_capacity, 1)
         self._type = _type_of(schema, makes_rows=makes_rows)
-        self._decoders: Remembered[int, Decode] | None = None
+        self._decoders: Callable[[int], Decode] | None = None
         self._client: RegistryClient | None = None
 
     @classmethod
@@ -83,7 +84,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
         return cls(
             schema,
             SchemaRegistry(url, registry_configs),
-            identity_map_capacity=_checked_capacity(identity_map_capacity),
+            identity_map_capacity=identity_map_capacity,
         )
 
     @classmethod
@@ -99,7 +100,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
             schema,
             SchemaRegistry(url, registry_configs),
             makes_rows=True,
-            identity_map_capacity=_checked_capacity(identity_map_capacity),
+            identity_map_capacity=identity_map_capacity,
         )
 
     @property
@@ -118,8 +119,8 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
             return None
         schema_id, body = parted(data, "Avro")
         if self._decoders is None:
-            self._decoders = Remembered(self._capacity)
-        decode = self._decoders.get(schema_id, self._decoder)
+            self._decoders = lru_cache(self._capacity)(self._decoder)
+        decode = self._decoders(schema_id)
         try:
             return decode(body)
         except Exception as error:  # fastavro raises many kinds of errors for bad bytes
@@ -164,7 +165,11 @@ class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
         self._schema = schema
         self._registry = registry
         self._prefix: bytes | None = None
-        self._convert: Convert | None = None
+        self._encoder = AvroEncoder(
+            schema,
+            f"a record does not have the schema of the subject {self._subject!r}",
+            f"The schema is {bounded_repr(str(schema), 500)}. ",
+        )
 
     @classmethod
     def for_generic(
@@ -194,28 +199,18 @@ class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
             ValueError: the record does not have the schema.
             ExternalError: the registry does not answer, or refuses.
         """
-        schema = self._schema.parsed()
-        if self._prefix is None or self._convert is None:
-            registered = RegisteredSchema(str(self._schema))
+        if self._prefix is None:
+            client = RegistryClient(self._registry)
             self._prefix = prefix_of(
-                RegistryClient(self._registry).id_under(self._subject, registered)
+                client.id_under(self._subject, RegisteredSchema(str(self._schema)))
             )
-            self._convert = to_avro(schema)
         made = io.BytesIO()
         made.write(self._prefix)
-        try:
-            write = extra("fastavro", "avro", "Avro").schemaless_writer
-            write(made, self._schema.with_values(), self._convert(value))
-        except Exception as error:  # fastavro raises many kinds of errors for bad values
-            raise ValueError(
-                f"a record does not have the schema of the subject {self._subject!r}: "
-                f"{type(error).__name__}: {error}. The schema is "
-                f"{bounded_repr(str(self._schema), 500)}. Record: {bounded_repr(value, 200)}"
-            ) from error
+        self._encoder.write(made, value)
         return made.getvalue()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_prefix": None, "_convert": None}
+        return {**self.__dict__, "_prefix": None}
 
 
 def _type_of(schema: AvroSchema, *, makes_rows: bool) -> TypeInformation:
@@ -255,9 +250,3 @@ def _parsed(client: RegistryClient, schema: RegisteredSchema) -> Any:
             f"the writer's schema is no Avro schema: {type(error).__name__}: {error}. Got: "
             f"{schema.text[:200]!r}"
         ) from error
-
-
-def _checked_capacity(capacity: object) -> int:
-    if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
-        raise ConfigurationError(f"identity_map_capacity: expected 1 or more, got {capacity!r}.")
-    return capacity

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 from urllib.parse import quote
 
 from penstock.connectors.clients.http import (
@@ -39,10 +38,6 @@ from penstock.engine.model.texts.bounded_text import bounded_repr
 MAGIC: Final = b"\x00"
 PREFIX_BYTES: Final = 5
 _HEAD: Final = 40
-
-
-def framed(schema_id: int, data: bytes) -> bytes:
-    return prefix_of(schema_id) + data
 
 
 def prefix_of(schema_id: int) -> bytes:
@@ -186,8 +181,6 @@ def _flag(found: Mapping[str, Any], name: str, *, default: bool) -> bool:
     return value == "true"
 
 
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
 _TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _SHOWN: Final = 300
@@ -228,24 +221,6 @@ class RegisteredSchema:
         if self.references:
             body["references"] = [one.as_json() for one in self.references]
         return body
-
-
-class Remembered(Generic[Key, Value]):
-    """Of so many keys what was found last; the one that was asked for longest ago is forgotten first."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._known: OrderedDict[Key, Value] = OrderedDict()
-
-    def get(self, key: Key, find: Callable[[Key], Value]) -> Value:
-        """What is remembered, or what `find` finds. Raises: what `find` raises, and remembers nothing."""
-        if key in self._known:
-            self._known.move_to_end(key)
-            return self._known[key]
-        found = self._known[key] = find(key)
-        if len(self._known) > self._most:
-            self._known.popitem(last=False)
-        return found
 
 
 def refusing(error: ValueError) -> Callable[[bytes], Any]:

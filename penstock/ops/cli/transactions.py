@@ -221,12 +221,12 @@ def _only(options: argparse.Namespace, kind: str) -> Kept | None:
 
 
 def _commit_kafka(options: argparse.Namespace) -> Plan | None:
-    from penstock.connectors.kafka.staging import KafkaCommitter, KafkaCommitterSettings
+    from penstock.connectors.kafka.staging import KafkaCommitter
 
     kept = _only(options, KAFKA)
     if kept is None:
         return None
-    committer = KafkaCommitter(KafkaCommitterSettings(_properties(options), kept.name))
+    committer = KafkaCommitter(_properties(options))
 
     def carry_out() -> None:
         left: Sequence[object] | None = list(kept.committables)
@@ -260,7 +260,8 @@ def _commit_sql(options: argparse.Namespace) -> Plan | None:
         return None
     keys = tuple(filter(None, (options.key_columns or "").split(",")))
     staged, commits = options.own_tables
-    target = Target(options.sql, options.table, options.schema, None, keys, staged, commits)
+    names = {"staged_name": staged, "commits_name": commits}
+    target = Target(options.sql, options.table, options.schema, key_columns=keys, **names)
     database = SqlDatabase(target, "transactions of SQL")
     transactions = [Transaction(str(a), int(b), tuple(c)) for a, b, c in kept.committables]
     by_key = f", replacing rows with the same {', '.join(keys)}" if keys else ""
@@ -336,7 +337,7 @@ _PLANS: Final[Mapping[tuple[str, str], Callable[[argparse.Namespace], Plan | Non
 
 
 def _database(options: argparse.Namespace) -> Any:
-    from penstock.connectors.sql.left_behind import StagedRows
+    from penstock.connectors.sql.staged import StagedRows
 
     staged, commits = options.own_tables
     return StagedRows(options.sql, options.schema, (staged, commits))

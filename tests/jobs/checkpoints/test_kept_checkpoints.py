@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.common import Configuration, Types, WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.engine.hosting.checkpoints.reader import read_savepoint
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.model.errors import JobExecutionError

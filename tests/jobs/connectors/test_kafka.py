@@ -3,8 +3,8 @@
 import pytest
 from confluent_kafka import Producer
 
-from penstock.common import SimpleStringSchema, Time, Types, WatermarkStrategy
-from penstock.connectors.kafka import FlinkKafkaConsumer, FlinkKafkaProducer, KafkaSink
+from penstock.common import Time, WatermarkStrategy
+from penstock.connectors.kafka import KafkaSink
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.datastream.window import TumblingEventTimeWindows
@@ -161,22 +161,6 @@ def test_without_checkpoints_all_is_committed_at_the_end(broker, tmp_path):
     sink = sink_builder(broker.servers, "out", ONCE).build()
     copy(env, bounded(broker.servers, "in").build(), str, sink)
     env.execute("copy")
-    assert results(broker) == pairs(COUNT)
-
-
-def test_the_names_of_former_days_work_with_add_source_and_add_sink(broker):
-    broker.create("in", 2)
-    broker.create("out", 2)
-    in_both(broker, "in", 0, COUNT)
-    properties = {"bootstrap.servers": broker.servers, "group.id": "g"}
-    consumer = FlinkKafkaConsumer("in", SimpleStringSchema(), properties)
-    env = restarting_environment(Watcher())
-    stream = env.add_source(consumer.set_start_from_earliest())
-    assert stream.get_type() == Types.STRING()
-    stream.add_sink(FlinkKafkaProducer("out", SimpleStringSchema(), properties))
-    client = env.execute_async("copy")
-    broker.wait_for(lambda: broker.visible("out") >= 2 * COUNT)
-    client.cancel().result()
     assert results(broker) == pairs(COUNT)
 
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from penstock.connectors.kafka.producing import RecordProducer
+from penstock.connectors.kafka.staging import RecordProducer
 from penstock.datastream.connectors import DeliveryGuarantee
 from tests.tools.brokers.kafka_topics import bounded, produce, sink_builder, texts
 from tests.tools.programs.checkpoint_programs import Watcher

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.common import WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.hosting.commands import as_json, run
 from tests.tools.hosting.rest import SETTINGS

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from penstock.common import RestartStrategies, Types, WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.ops.cli.cli import main
 from tests.tools.hosting.commands import as_json, run

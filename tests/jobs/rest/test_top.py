@@ -9,7 +9,7 @@ import termios
 import pytest
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.hosting.commands import as_json, run
 from tests.tools.hosting.rest import SETTINGS

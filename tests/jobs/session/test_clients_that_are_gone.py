@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from penstock.common import WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.datastream.connectors import DiscardingSink
 from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.model.errors import ConfigurationError
@@ -24,7 +24,7 @@ PROGRAM = """
 import time
 from penstock.common import WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 
 env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
 source = NumberSequenceSource(0, 10**12)

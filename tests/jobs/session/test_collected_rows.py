@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from penstock.common import WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode
 from penstock.engine.model.errors import ConfigurationError, JobExecutionError
 from penstock.ops.remote import session_client

@@ -14,7 +14,7 @@ CODE = "import sys; from penstock.ops.cli.cli import main; sys.exit(main())"
 PROGRAM = """
 from penstock.common import WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 
 env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
 source = NumberSequenceSource(0, 10**12)

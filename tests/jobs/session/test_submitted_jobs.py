@@ -4,8 +4,8 @@ import pytest
 
 from penstock.common import Encoder, Types, WatermarkStrategy
 from penstock.common.job_status import JobStatus
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.connectors.file_system import FileSink
-from penstock.connectors.number_seq import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode
 from penstock.engine.model.errors import (
     ExternalError,

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from penstock.common import WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.datastream.data_stream import iterator
 from penstock.engine.hosting.jobmanager import driver_streams, handle
 from penstock.engine.hosting.os import waiting

@@ -28,7 +28,7 @@ ENDLESS = (
     .replace(
         "env.from_collection([0])",
         "from penstock.common import WatermarkStrategy\\n"
-        "from penstock.connectors.number_seq import NumberSequenceSource\\n"
+        "from penstock.connectors.datagen import NumberSequenceSource\\n"
         "env.from_source(NumberSequenceSource(0, 10**12), WatermarkStrategy.no_watermarks(), 'n')",
     )
     .replace(".print()", ".filter(lambda _: False).print()")

@@ -4,7 +4,7 @@ import pickle
 import sys
 
 from penstock.common import WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.hosting.program.settings import HOST_DEFAULTS

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.datagen import NumberSequenceSource
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.hosting.rest import SETTINGS
 from tests.tools.programs.environments import RESTARTS, minicluster_environment

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common import Types
-from penstock.connectors.collection import CollectionSource
+from penstock.connectors.datagen import CollectionSource
 from penstock.connectors.nexmark import (
     AUCTION,
     BASE_MS,

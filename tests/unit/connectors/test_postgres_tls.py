@@ -5,7 +5,7 @@ import pytest
 
 from penstock.common import Row, Types
 from penstock.connectors.cdc import PostgresSource
-from penstock.connectors.cdc.postgres.connection import connect
+from penstock.connectors.cdc.postgres.catalog import connect
 from penstock.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from penstock.connectors.sql_lookup import SqlLookup
 from penstock.connectors.sql_sink import SqlSink

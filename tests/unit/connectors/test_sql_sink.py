@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from penstock.common import Row, RowKind
 from penstock.connectors import sql_sink
 from penstock.connectors.sql import tables
-from penstock.connectors.sql.staged import Origin
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 from penstock.engine.runtime.elements import RowBatch
@@ -130,17 +129,6 @@ def test_a_piece_may_have_more_than_64_kib(url):
     assert db.rows() == sorted(rows)
 
 
-def test_the_table_that_an_earlier_release_made_in_mariadb_gets_room(mariadb_url):
-    db = Db(mariadb_url, "CREATE OR REPLACE TABLE counts (name VARCHAR(80), n INTEGER)")
-    db.run("DROP TABLE IF EXISTS penstock_staged")
-    db.sink()
-    db.run("ALTER TABLE penstock_staged MODIFY payload BLOB NOT NULL")
-    writer = db.sink().create_writer(context())
-    put(writer, *[(random.Random(n).randbytes(39).hex(), n) for n in range(2500)])
-    writer.prepare_checkpoint(1)
-    assert db.staged() == [(0, 0, 1)]
-
-
 def test_full_pieces_wait_for_the_barrier_and_go_in_one_transaction(url):
     db = Db(url)
     writer = db.sink(set_batch_size=1).create_writer(context())
@@ -151,17 +139,6 @@ def test_full_pieces_wait_for_the_barrier_and_go_in_one_transaction(url):
     writer.prepare_checkpoint(1)
     assert len(began) == 1
     assert db.staged() == [(0, 0, 1)] * 2
-
-
-def test_what_an_earlier_release_has_staged_is_committed(url):
-    """It pickled a list of (number of the kind, values), and its savepoints name the transaction."""
-    db = Db(url)
-    sink = db.sink()
-    staged = pickle.dumps([(0, ("a", 1)), (0, ("b", None))], protocol=5)
-    database = sink.create_committer()._opened()
-    database.stage("former", 0, Origin("job-1", "sink", 0, 0), [staged], 1)
-    sink.create_committer().commit([("former", 1, ("name", "n"))])
-    assert sorted(db.rows(), key=str) == [("a", 1), ("b", None)]
 
 
 def test_rows_that_are_neither_staged_nor_committed_are_an_error(url):

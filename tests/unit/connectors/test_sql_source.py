@@ -223,7 +223,9 @@ def test_the_builder_refuses_what_cannot_work():
         builder("sqlite:////x").set_table("a").set_query("SELECT 1").build()
     with pytest.raises(ConfigurationError, match="set_row_type is missing"):
         SqlSource.builder().set_url("sqlite:////x").set_table("a").build()
-    with pytest.raises(ConfigurationError, match="splits is 1 or more"):
+    with pytest.raises(
+        ConfigurationError, match="set_partition_column: splits: expected 1 or more"
+    ):
         builder("sqlite:////x").set_partition_column("a", 0)
     with pytest.raises(ConfigurationError, match="set_fetch_size"):
         builder("sqlite:////x").set_fetch_size(0)

@@ -14,7 +14,7 @@ from penstock.engine.runtime.codecs.convert import to_rows
 from penstock.engine.runtime.elements import ColumnBatch
 from penstock.engine.runtime.partial_columns import DecodedColumns, ParsedColumns
 from penstock.engine.runtime.records.dead_letters import Malformed
-from penstock.formats.file_listing import FilePiece
+from penstock.formats.file_format import FilePiece
 from penstock.formats.json import JsonRowDeserializationSchema
 from tests.tools.runtime.same_values import are_same
 

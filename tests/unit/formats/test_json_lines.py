@@ -13,7 +13,7 @@ from penstock.connectors.file_system import FileSource, StreamFormat
 from penstock.engine.model.errors import ConfigurationError, UserCodeError
 from penstock.engine.runtime.codecs.convert import to_rows
 from penstock.engine.runtime.elements import ColumnBatch
-from penstock.formats.file_listing import FilePiece
+from penstock.formats.file_format import FilePiece
 from tests.tools.connectors.played_by_hand import run_source
 
 pytestmark = pytest.mark.usefixtures("parser_of_all")

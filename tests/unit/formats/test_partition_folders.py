@@ -14,7 +14,7 @@ from penstock.common import Row, RowKind, Types
 from penstock.connectors.file_system import FileSource, StreamFormat
 from penstock.engine.model.errors import ConfigurationError, UserCodeError
 from penstock.formats.avro import AvroFormat, AvroSchema
-from penstock.formats.file_listing import FilePiece
+from penstock.formats.file_format import FilePiece
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.partition_folders import PartitionedFormat, folder_of, without_fields
 from tests.tools.connectors.played_by_hand import all_values, run_source

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.stream_format import StreamFormat
+from penstock.connectors.file_system import StreamFormat
 from penstock.engine.model.errors import RefusedForGood
 from penstock.formats.text_lines import in_parts
 

@@ -9,11 +9,18 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol
 
 from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.api.base import Boundedness, EnumeratorContext, Source, SplitEnumerator
+from penstock.connectors.api.base import (
+    Boundedness,
+    CommittingReader,
+    EnumeratorContext,
+    ReaderContext,
+    Source,
+    SplitEnumerator,
+)
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 
 # ---------------------------------------------------------------------- splits
@@ -45,19 +52,13 @@ class UnknownTopic(ExternalError):
     """The topic does not exist, or this client may not see it."""
 
 
-Partition_co = TypeVar("Partition_co", covariant=True)
-
-
-class HasPartitions(Protocol[Partition_co]):
-    def partitions(self, topic: str) -> Sequence[Partition_co]: ...
-
-
-def partitions_seen(cluster: HasPartitions[Partition_co], topic: str) -> Sequence[Partition_co]:
+def partitions_seen(cluster: Any, topic: str) -> Sequence[Any]:
     """The partitions of a topic; none if it was deleted since it was listed."""
     try:
-        return cluster.partitions(topic)
+        found: Sequence[Any] = cluster.partitions(topic)
     except UnknownTopic:
         return ()
+    return found
 
 
 @contextmanager
@@ -83,15 +84,6 @@ def topics_of_settings(advertised: str) -> Generator[None]:
 _LOG = logging.getLogger(__name__)
 
 
-class Closeable(Protocol):
-    def close(self) -> None: ...
-
-
-ClusterT = TypeVar("ClusterT", bound=Closeable)
-StartT = TypeVar("StartT")
-StopT = TypeVar("StopT")
-
-
 class Subscription(Protocol):
     """The topics or partitions to read."""
 
@@ -99,34 +91,18 @@ class Subscription(Protocol):
         """The partitions that exist now, in order, as hashable plain data. Raises: UnknownTopic; ExternalError."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingPlan(Generic[StartT, StopT]):
-    """Says what is read, and from where to where.
-
-    `discovery_interval_ms` below 1: partitions are looked for only once. `stop` None: partitions have no end.
-    """
-
-    subscription: Subscription
-    start: StartT
-    stop: StopT | None
-    is_bounded: bool
-    discovery_interval_ms: int
-
-
-class PartitionEnumerator(SplitEnumerator, Generic[ClusterT]):
+class PartitionEnumerator(SplitEnumerator):
     """Each partition belongs to one subtask, which gets it as soon as it has registered."""
 
     def __init__(
-        self,
-        context: EnumeratorContext,
-        plan: ReadingPlan[Any, Any],
-        connect: Callable[[], ClusterT],
+        self, context: EnumeratorContext, settings: Any, connect: Callable[[], Any]
     ) -> None:
-        """`connect`: called once, on the coordinator's thread."""
+        """`settings`: as of `MessageSource`. `connect`: called once, on the coordinator's thread."""
         self._context = context
-        self._plan = plan
+        self._settings = settings
+        self._interval_ms = 0 if settings.is_bounded else settings.discovery_interval_ms
         self._connect = connect
-        self._cluster: ClusterT | None = None
+        self._cluster: Any = None
         self._known: set[Any] = set()
         self._waiting: list[Any] = []
         self._has_begun = False
@@ -134,10 +110,10 @@ class PartitionEnumerator(SplitEnumerator, Generic[ClusterT]):
     source_name: ClassVar[str]
 
     def __str__(self) -> str:
-        return f"{self.source_name} of {self._plan.subscription}"
+        return f"{self.source_name} of {self._settings.subscription}"
 
     @abstractmethod
-    def splits_of(self, partitions: Sequence[Any], cluster: ClusterT) -> Sequence[Any]:
+    def splits_of(self, partitions: Sequence[Any], cluster: Any) -> Sequence[Any]:
         """The splits of new partitions; `has_begun` tells whether a first round came before.
 
         Raises: ExternalError.
@@ -158,15 +134,14 @@ class PartitionEnumerator(SplitEnumerator, Generic[ClusterT]):
 
     def start(self) -> None:
         self._cluster = self._connect()
-        interval_ms = self._plan.discovery_interval_ms
-        if interval_ms > 0:
-            self._context.call_periodically(interval_ms, self._look_again)
-        if interval_ms > 0 or not self._has_begun:
+        if self._interval_ms > 0:
+            self._context.call_periodically(self._interval_ms, self._look_again)
+        if self._interval_ms > 0 or not self._has_begun:
             self._discover()
 
     def handle_split_request(self, subtask: int, host: str) -> None:
         self._assign()
-        if self._plan.is_bounded and self._plan.discovery_interval_ms < 1:
+        if self._settings.is_bounded:
             self._context.signal_no_more_splits(subtask)
 
     def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
@@ -200,7 +175,7 @@ class PartitionEnumerator(SplitEnumerator, Generic[ClusterT]):
 
     def _discover(self) -> None:
         assert self._cluster is not None, "partitions are looked for after the start"
-        found = self._plan.subscription.find(self._cluster)
+        found = self._settings.subscription.find(self._cluster)
         self._known.difference_update(self.forgotten(self._known, found))
         new = [one for one in found if one not in self._known]
         self._waiting.extend(self.splits_of(new, self._cluster))
@@ -226,73 +201,61 @@ class PartitionEnumerator(SplitEnumerator, Generic[ClusterT]):
 # ---------------------------------------------------------------------- source
 
 
-class ProducesValues(Protocol):
-    """A schema of whatever a broker's messages are."""
+class MessageReader(CommittingReader):
+    """A reader of messages. `settings`: as of `MessageSource`."""
 
-    @property
-    def produced_type(self) -> TypeInformation: ...
-    def reading(self, names: Sequence[str]) -> Self:
-        """See `DeserializationSchema.reading`."""
+    def __init__(self, context: ReaderContext, settings: Any, *, commits: bool) -> None:
+        super().__init__(context, commits=commits)
+        self._settings = settings
 
-
-class MessageSourceSettings(Protocol):
-    """The settings that builders of all message sources collect."""
-
-    @property
-    def subscription(self) -> Subscription | None: ...
-    @property
-    def is_bounded(self) -> bool: ...
-    @property
-    def schema(self) -> ProducesValues | None: ...
+    def read_fields(self, names: Sequence[str]) -> None:
+        self._settings = replace(self._settings, schema=self._settings.schema.reading(names))
 
 
 class MessageSource(Source):
     """A source of messages. `enumerator`: its enumerator's class.
 
-    `advertised`: the setting with which brokers advertise their addresses, for errors.
+    `advertised`: the setting with which brokers advertise their addresses, for errors. `_settings`: a dataclass that has `subscription`,
+    `schema`, `is_bounded` and `discovery_interval_ms`; below 1: partitions are looked for only once.
     """
 
-    enumerator: ClassVar[Callable[..., PartitionEnumerator[Any]]]
+    enumerator: ClassVar[Callable[..., PartitionEnumerator]]
     advertised: ClassVar[str]
-    _settings: MessageSourceSettings
+
+    def __init__(self, settings: Any) -> None:
+        """Check the settings.
+
+        Raises ConfigurationError if one is missing or two contradict each other.
+        """
+        self._settings = settings
+        self._check()
 
     @property
     def boundedness(self) -> Boundedness:
         return Boundedness.of(is_bounded=self._settings.is_bounded)
 
     @property
-    def produced_type(self) -> TypeInformation | None:
-        schema = self._settings.schema
-        return None if schema is None else schema.produced_type
+    def produced_type(self) -> TypeInformation:
+        kind: TypeInformation = self._settings.schema.produced_type
+        return kind
 
     @property
     def parses_fields(self) -> bool:
         schema = self._settings.schema
-        return schema is not None and schema.reading(()) is not schema
+        return schema.reading(()) is not schema
 
     def validate(self) -> None:
         """Looks up the topics. Raises: ConfigurationError: a topic does not exist, or the cluster does not answer."""
         with closing(self._connect()) as cluster, topics_of_settings(self.advertised):
-            self._subscription.find(cluster)
+            self._settings.subscription.find(cluster)
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        return self.enumerator(context, self._plan(), self._connect)
+        return self.enumerator(context, self._settings, self._connect)
 
-    @property
-    def _subscription(self) -> Subscription:
-        subscription = self._settings.subscription
-        assert subscription is not None, "the settings were checked when the source was made"
-        return subscription
-
-    @property
-    def _schema(self) -> Any:
-        schema = self._settings.schema
-        assert schema is not None, "the settings were checked when the source was made"
-        return schema
+    @abstractmethod
+    def _check(self) -> None:
+        """Raises: ConfigurationError: a setting is missing, or two contradict each other."""
 
     @abstractmethod
     def _connect(self) -> Any:
         """Connects the driver to the cluster."""
-
-    @abstractmethod
-    def _plan(self) -> ReadingPlan[Any, Any]: ...

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import add
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -201,16 +201,16 @@ class StagingLog(Protocol):
 class StagingCommitter(Committer):
     """Commits stagings, and keeps the log that it used last.
 
-    A commit that fails is retried a few times later, each time with a new log.
+    A commit that fails is retried a few times later, each time with a new log. `staging`: the class of what a writer of `sink_name`
+    prepares.
     """
+
+    staging: ClassVar[Any]
+    sink_name: ClassVar[str]
 
     def __init__(self) -> None:
         self._log: tuple[Hashable, StagingLog] | None = None
         self._failures = 0
-
-    @abstractmethod
-    def staging_of(self, committable: object) -> Any:
-        """The staging that the writer prepared. Raises: TypeError: the committable is something else."""
 
     @abstractmethod
     def log_key(self, staging: Any) -> Hashable:
@@ -222,7 +222,7 @@ class StagingCommitter(Committer):
 
     def commit(self, committables: Sequence[object]) -> Sequence[object] | None:
         for place, committable in enumerate(committables):
-            staging = self.staging_of(committable)
+            staging = self._staging_of(committable)
             try:
                 self._log_of(staging).write(staging)
             except ExternalError as error:
@@ -240,6 +240,15 @@ class StagingCommitter(Committer):
 
     def close(self) -> None:
         self._drop_log()
+
+    def _staging_of(self, committable: object) -> Any:
+        """The staging that the writer prepared. Raises: TypeError: the committable is something else."""
+        fields = self.staging._fields
+        if isinstance(committable, tuple | list) and len(committable) == len(fields):
+            return self.staging(*committable)
+        raise TypeError(
+            f"a {self.sink_name} commits ({', '.join(fields)}), got {type(committable).__name__}"
+        )
 
     def _log_of(self, staging: Any) -> StagingLog:
         key = self.log_key(staging)
@@ -266,6 +275,16 @@ class DirectMessageWriter(ABC):
 
     def __init__(self) -> None:
         self.sent = SendFigures()
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self.write_converted(self.convert(batch), watermark_ms)
+
+    @abstractmethod
+    def convert(self, batch: Batch) -> ProducedRecords:
+        """The records to send. Raises what a record is refused with."""
+
+    @abstractmethod
+    def write_converted(self, converted: ProducedRecords, watermark_ms: int) -> None: ...
 
     @abstractmethod
     def flush(self) -> None:
@@ -295,6 +314,9 @@ class StagingMessageWriter(ABC):
     @abstractmethod
     def committable(self, number: int, pieces: tuple[bytes, ...]) -> object:
         """What the committer gets. `number`: counts this writer's stagings, from 1."""
+
+    def close(self) -> None:
+        """Nothing to do: what is staged exists only in this process."""
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
         self.write_converted(self.records(batch), watermark_ms)

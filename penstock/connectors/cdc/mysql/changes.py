@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.connectors.api.base import RefusedForGood
-from penstock.connectors.cdc.mysql.charsets import correct
-from penstock.connectors.cdc.mysql.columns import ValueReader
-from penstock.connectors.cdc.records import Change, SeenChanges
-from penstock.connectors.cdc.splits import Key, TableId
-from penstock.connectors.cdc.tables import TableShape
+from penstock.connectors.cdc.mysql.columns import ValueReader, correct
+from penstock.connectors.cdc.records import Change, SeenChanges, TableReading
+from penstock.connectors.cdc.tables import Key, Piece, TableId, TableShape
 
 _PART: Final = r"""(?:`[^`]+`|"[^"]+"|[^\s.;`"]+)"""
 _TABLE: Final = rf"({_PART}(?:\s*\.\s*{_PART})?)"
@@ -85,9 +83,9 @@ class Mapped:
 class ChangeReader(SeenChanges):
     """Reads the rows of events, in order."""
 
-    def __init__(self, *given: Any, **more: Any) -> None:
+    def __init__(self, reading: TableReading, pieces: Sequence[Piece]) -> None:
         """As of `SeenChanges`."""
-        super().__init__(*given, **more)
+        super().__init__(reading, pieces)
         self._mapped: dict[TableId, tuple[Any, Mapped]] = {}
 
     def is_ours(self, schema: str, table: str) -> bool:

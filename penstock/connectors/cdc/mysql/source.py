@@ -11,38 +11,41 @@ import random
 import select
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from penstock.common.extras import extra
 from penstock.connectors.api.base import Batch, RefusedForGood
-from penstock.connectors.cdc.database import Begin, ChangeStream, DriverSide, ReaderSide
 from penstock.connectors.cdc.mysql.catalog import (
-    binlog_end,
-    check_readable,
-    check_server,
-    is_mariadb,
-    shape_of,
-)
-from penstock.connectors.cdc.mysql.changes import ChangeReader
-from penstock.connectors.cdc.mysql.columns import WHOLE, ValueReader, ordered, selected
-from penstock.connectors.cdc.mysql.connection import (
     EXTRA,
     MySqlSettings,
     arguments,
     ask,
+    binlog_end,
+    check_readable,
+    check_server,
     connect,
     errors,
     failure,
+    is_mariadb,
     quoted,
+    shape_of,
 )
+from penstock.connectors.cdc.mysql.changes import ChangeReader
+from penstock.connectors.cdc.mysql.columns import WHOLE, ValueReader, ordered, selected
 from penstock.connectors.cdc.options import CdcBuilder
-from penstock.connectors.cdc.records import NOTHING, Change, RecordMaker
-from penstock.connectors.cdc.source import CdcSource, Reflected
-from penstock.connectors.cdc.splits import SnapshotSplit, StreamSplit, TableId
-from penstock.connectors.cdc.tables import TableShape
+from penstock.connectors.cdc.records import NOTHING, Change, TableReading
+from penstock.connectors.cdc.source import (
+    Begin,
+    CdcSource,
+    ChangeStream,
+    DriverSide,
+    RangeReader,
+    Reflected,
+)
+from penstock.connectors.cdc.tables import SnapshotSplit, TableId, TableShape
 from penstock.engine.model.errors import ExternalError
 
 # ---------------------------------------------------------------------- driver
@@ -150,26 +153,15 @@ def _pass_over(event: Any, _key: int) -> None:
 class BinlogStream(ChangeStream):
     """Reads the binlog from a position. It connects when it is polled, and again when the connection breaks."""
 
-    def __init__(
-        self,
-        settings: MySqlSettings,
-        reader: ChangeReader,
-        maker: RecordMaker,
-        position: BinlogPosition,
-        where: str,
-    ) -> None:
-        self._settings = settings
-        self._reader = reader
-        self._maker = maker
-        self._where = where
+    def __init__(self, reading: TableReading, reader: Any, position: BinlogPosition) -> None:
+        super().__init__(reading, reader, position)
+        where = self._where
         self._events = extra("pymysqlreplication.event", EXTRA, where)
         # ruff: ignore[private-member-access] - the client has no other place for it
         self._events.QueryEvent._read_status_vars_value_for_key = _pass_over
         self._row_events = extra("pymysqlreplication.row_event", EXTRA, where)
         self._client: Any = None
         self._connections: list[Any] = []
-        self._position = position
-        self._told = position
         self._end = 0
         self._is_inside = False
         self._broken_since_s: float | None = None
@@ -177,20 +169,14 @@ class BinlogStream(ChangeStream):
 
     # ------------------------------------------------------------------ contract
 
-    def poll(self) -> tuple[Batch, StreamSplit] | None:
+    def _fill(self, changes: list[Change]) -> None:
         if self._client is None:
             self._connect()
-        changes: list[Change] = []
         try:
             self._read(changes)
             self._broken_since_s = None
         except (_Broken, OSError, extra("pymysql", EXTRA, self._where).MySQLError) as error:
             self._lose(error)
-        if self._position == self._told:
-            return None
-        self._told = self._position
-        batch = self._maker.batch(changes) if changes else NOTHING
-        return batch, StreamSplit(self._position, self._reader.pieces)
 
     def close(self) -> None:
         """Closes the sockets, not politely: the server sends without end."""
@@ -374,21 +360,15 @@ class BinlogView:
         return mark > self.end
 
 
-class RangeReader:
-    """Reads ranges, on the fetcher's thread."""
-
-    def __init__(self, settings: MySqlSettings, maker: RecordMaker, where: str) -> None:
-        self._settings = settings
-        self._maker = maker
-        self._where = where
-        self._cursors = extra("pymysql.cursors", EXTRA, where)
+class MySqlRangeReader(RangeReader):
+    """Reads ranges by a cursor that streams."""
 
     def rows(
         self, split: SnapshotSplit, shape: TableShape
     ) -> Iterator[tuple[Batch, SnapshotSplit]]:
-        """Yield as `ReaderSide.rows`."""
         values = ValueReader(shape, self._where)
         does = f"reading {split.split_id}"
+        kind = extra("pymysql.cursors", EXTRA, self._where).SSCursor
         with (
             errors(self._settings, self._where, does),
             closing(connect(self._settings, self._where, is_slow=True)) as connection,
@@ -396,7 +376,7 @@ class RangeReader:
             split = split.begun(self._view(connection, split.table))
             now_ms = time.time_ns() // 1_000_000
             query, given = _query(split, shape)
-            with _streaming(connection, self._cursors.SSCursor) as cursor:
+            with _streaming(connection, kind) as cursor:
                 cursor.execute(query, given)
                 while raw := cursor.fetchmany(_ROWS):
                     split = split.read(values.key(raw[-1]))
@@ -489,20 +469,6 @@ _NAME: Final = "MySqlSource"
 _MOST_ID: Final = (1 << 32) - 1
 
 
-class MySqlReaderSide(ReaderSide):
-    ranges = RangeReader
-
-    def changes(self, split: StreamSplit) -> ChangeStream:
-        reader = ChangeReader(
-            self._shapes,
-            split.pieces,
-            ignores_truncate=self._settings.ignores_truncate,
-            reflected=self._reflected,
-            where=self._where,
-        )
-        return BinlogStream(self._settings, reader, self._maker, split.position, self._where)
-
-
 class MySqlSource(CdcSource):
     """Reads tables of MySQL or MariaDB as they are, and then their changes. Not in PyFlink.
 
@@ -513,6 +479,10 @@ class MySqlSource(CdcSource):
     name = _NAME
     connector = "mysql"
     view = BinlogView
+    driver_side = MySqlDriverSide
+    range_reader = MySqlRangeReader
+    change_reader = ChangeReader
+    change_stream = BinlogStream
     _settings: MySqlSettings
 
     @staticmethod
@@ -527,16 +497,10 @@ class MySqlSource(CdcSource):
         modes: ClassVar = ("initial", "latest", "never", "specific-offset")
 
         begin = MySqlSettings
-        _databases: tuple[str, ...] = ()
 
         def database_list(self, *databases: str) -> Self:
             """Set the database of tables that are named without one; of several, the tables are named with theirs."""
-            self._databases = databases
-            return self
-
-        def table_list(self, *tables: str) -> Self:
-            """Set the tables, as "database.table". They need a primary key, and InnoDB."""
-            self._names = tables
+            self._schemas = databases
             return self
 
         def server_id(self, server_id: int) -> Self:
@@ -547,14 +511,9 @@ class MySqlSource(CdcSource):
             """Have MariaDB's snapshots taken as MySQL's: while the table is locked for reading."""
             return self._with(locks=locks)
 
-        def connection_parameters(self, parameters: dict[str, Any]) -> Self:
-            """Set more arguments of PyMySQL's connect, such as {"ssl_ca": "/etc/ca.pem"} or {"unix_socket": path}."""
-            return self._with(parameters=dict(parameters))
-
         def build(self) -> MySqlSource:
             self._complete(host='hostname("db-1")', user='username("jobs")')
-            default = self._databases[0] if len(self._databases) == 1 else None
-            self._with(tables=self._tables("shop.orders", default))
+            self._with(tables=self._tables("shop.orders", None))
             return MySqlSource(self._settings)
 
     def _check(self, where: str) -> None:
@@ -577,9 +536,3 @@ class MySqlSource(CdcSource):
             shapes = tuple(shape_of(connection, one, where) for one in settings.tables)
             file, position = binlog_end(connection)
         return Reflected(shapes, (file_number(file), position))
-
-    def _driver_side(self, shapes: Sequence[TableShape], where: str) -> MySqlDriverSide:
-        return MySqlDriverSide(self._settings, shapes, where)
-
-    def _reader_side(self, found: Reflected, maker: RecordMaker, where: str) -> MySqlReaderSide:
-        return MySqlReaderSide(self._settings, found.shapes, maker, found.end, where)

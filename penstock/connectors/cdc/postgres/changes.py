@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.connectors.api.base import RefusedForGood
 from penstock.connectors.cdc.options import ChangelogMode
@@ -20,9 +19,8 @@ from penstock.connectors.cdc.postgres.pgoutput import (
     Update,
 )
 from penstock.connectors.cdc.postgres.snapshot import key_of
-from penstock.connectors.cdc.records import Change, SeenChanges
-from penstock.connectors.cdc.splits import TableId
-from penstock.connectors.cdc.tables import TableShape
+from penstock.connectors.cdc.records import Change, SeenChanges, TableReading
+from penstock.connectors.cdc.tables import Piece, TableId, TableShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +39,10 @@ class Mapped:
 class ChangeReader(SeenChanges):
     """Reads the changes of transactions, in order."""
 
-    def __init__(self, *given: Any, mode: ChangelogMode, **more: Any) -> None:
+    def __init__(self, reading: TableReading, pieces: Sequence[Piece]) -> None:
         """As of `SeenChanges`."""
-        super().__init__(*given, **more)
-        self._keeps_before = mode is ChangelogMode.ALL
+        super().__init__(reading, pieces)
+        self._keeps_before = self._settings.mode is ChangelogMode.ALL
         self._relations: dict[int, Mapped | None] = {}
         self._transaction = Begin(0, 0, 0)
 

@@ -17,17 +17,16 @@ from typing import Any, Final
 
 from penstock.common.extras import extra
 from penstock.connectors.api.base import Batch
-from penstock.connectors.cdc.postgres.columns import WHOLE, ValueReader
-from penstock.connectors.cdc.postgres.connection import (
+from penstock.connectors.cdc.postgres.catalog import (
     EXTRA,
-    PostgresSettings,
     connect,
     each_asked,
     errors,
 )
-from penstock.connectors.cdc.records import NOTHING, RecordMaker
-from penstock.connectors.cdc.splits import Key, SnapshotSplit
-from penstock.connectors.cdc.tables import TableShape
+from penstock.connectors.cdc.postgres.columns import WHOLE, ValueReader
+from penstock.connectors.cdc.records import NOTHING, TableReading
+from penstock.connectors.cdc.source import RangeReader
+from penstock.connectors.cdc.tables import Key, SnapshotSplit, TableShape
 from penstock.engine.hosting.os.clock import progress
 
 _LOG: Final = logging.getLogger(__name__)
@@ -67,19 +66,16 @@ class TransactionView:
         return mark[1] >= self.high
 
 
-class RangeReader:
-    """Reads ranges, on the fetcher's thread."""
+class PostgresRangeReader(RangeReader):
+    """Reads ranges by COPY."""
 
-    def __init__(self, settings: PostgresSettings, maker: RecordMaker, where: str) -> None:
-        self._settings = settings
-        self._maker = maker
-        self._where = where
-        self._sql = extra("psycopg.sql", EXTRA, where)
+    def __init__(self, reading: TableReading) -> None:
+        super().__init__(reading)
+        self._sql = extra("psycopg.sql", EXTRA, self._where)
 
     def rows(
         self, split: SnapshotSplit, shape: TableShape
     ) -> Iterator[tuple[Batch, SnapshotSplit]]:
-        """Yield as `ReaderSide.rows`."""
         does = f"reading {split.split_id}"
         rows = self._rows(split, shape, does)
         return each_asked(self._settings, self._where, does, rows)

@@ -12,38 +12,40 @@ import select
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
 from penstock.common.extras import extra
-from penstock.connectors.api.base import Batch, RefusedForGood
-from penstock.connectors.cdc.database import Begin, ChangeStream, DriverSide, ReaderSide
+from penstock.connectors.api.base import RefusedForGood
 from penstock.connectors.cdc.options import CdcBuilder
 from penstock.connectors.cdc.postgres import pgoutput
 from penstock.connectors.cdc.postgres.catalog import (
+    EXTRA,
+    PostgresSettings,
+    asked,
     check_publication,
     check_server,
     check_slot,
     check_table,
+    connect,
+    errors,
+    failure,
     find_slot,
     publication_exists,
     shape_of,
 )
 from penstock.connectors.cdc.postgres.changes import ChangeReader
 from penstock.connectors.cdc.postgres.columns import WHOLE
-from penstock.connectors.cdc.postgres.connection import (
-    EXTRA,
-    PostgresSettings,
-    asked,
-    connect,
-    errors,
-    failure,
+from penstock.connectors.cdc.postgres.snapshot import PostgresRangeReader, TransactionView
+from penstock.connectors.cdc.records import Change, TableReading
+from penstock.connectors.cdc.source import (
+    Begin,
+    CdcSource,
+    ChangeStream,
+    DriverSide,
+    Reflected,
 )
-from penstock.connectors.cdc.postgres.snapshot import RangeReader, TransactionView
-from penstock.connectors.cdc.records import NOTHING, Change, RecordMaker
-from penstock.connectors.cdc.source import CdcSource, Reflected
-from penstock.connectors.cdc.splits import StreamSplit, TableId
-from penstock.connectors.cdc.tables import TableShape
+from penstock.connectors.cdc.tables import TableId
 from penstock.engine.hosting.os.clock import NoAnswer, progress
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 
@@ -198,22 +200,10 @@ _STATUS: Final = struct.Struct("!cqqqqB")
 class ReplicationStream(ChangeStream):
     """Reads one slot, from a position. It connects when it is polled, and again when the connection breaks."""
 
-    def __init__(
-        self,
-        settings: PostgresSettings,
-        reader: ChangeReader,
-        maker: RecordMaker,
-        position: LsnPosition,
-        where: str,
-    ) -> None:
-        self._settings = settings
-        self._reader = reader
-        self._maker = maker
-        self._where = where
-        self._psycopg = extra("psycopg", EXTRA, where)
+    def __init__(self, reading: TableReading, reader: Any, position: LsnPosition) -> None:
+        super().__init__(reading, reader, position)
+        self._psycopg = extra("psycopg", EXTRA, self._where)
         self._connection: Any = None
-        self._position = position
-        self._told = position
         self._safe = position.lsn
         self._to_skip = 0
         self._is_inside = False
@@ -223,22 +213,17 @@ class ReplicationStream(ChangeStream):
 
     # ------------------------------------------------------------------ contract
 
-    def poll(self) -> tuple[Batch, StreamSplit] | None:
+    def _fill(self, changes: list[Change]) -> None:
         if self._connection is None:
             self._connect()
-        changes: list[Change] = []
         try:
             self._read(changes)
-            self._tell_in_time()
+            if time.monotonic() >= self._next_status_s:
+                self._tell(wants_reply=True)
             self._check_heard()
         except self._psycopg.Error as error:
             # What was read before it stays: the position is behind it already.
             self._lose(error)
-        if self._position == self._told:
-            return None
-        self._told = self._position
-        batch = self._maker.batch(changes) if changes else NOTHING
-        return batch, StreamSplit(self._position, self._reader.pieces)
 
     def acknowledge(self, position: LsnPosition) -> None:
         self._safe = max(self._safe, position.lsn)
@@ -320,13 +305,9 @@ class ReplicationStream(ChangeStream):
 
     # ------------------------------------------------------------------ telling
 
-    def _tell_in_time(self) -> None:
-        if time.monotonic() >= self._next_status_s:
-            self._tell(wants_reply=True)
-
     def _check_heard(self) -> None:
         """A server that lives replies to each status. Raises: psycopg's error: it has been silent for too long."""
-        limit_s = self._settings.limits.timeout_s
+        limit_s = self._settings.timeout_s
         if time.monotonic() > self._heard_s + limit_s:
             raise self._psycopg.OperationalError(f"no answer within {limit_s:g} s")
 
@@ -426,22 +407,6 @@ _SLOT_NAME: Final = re.compile(r"[a-z0-9_]{1,63}")
 _IN_USE_S: Final = 5.0
 
 
-class PostgresReaderSide(ReaderSide):
-    ranges = RangeReader
-
-    def changes(self, split: StreamSplit) -> ChangeStream:
-        settings = self._settings
-        reader = ChangeReader(
-            self._shapes,
-            split.pieces,
-            mode=settings.mode,
-            ignores_truncate=settings.ignores_truncate,
-            reflected=self._reflected,
-            where=self._where,
-        )
-        return ReplicationStream(settings, reader, self._maker, split.position, self._where)
-
-
 class PostgresSource(CdcSource):
     """Reads tables of PostgreSQL as they are, and then their changes. Not in PyFlink.
 
@@ -452,6 +417,10 @@ class PostgresSource(CdcSource):
     name = _NAME
     connector = "postgresql"
     view = TransactionView
+    driver_side = PostgresDriverSide
+    range_reader = PostgresRangeReader
+    change_reader = ChangeReader
+    change_stream = ReplicationStream
     _settings: PostgresSettings
 
     @staticmethod
@@ -466,7 +435,6 @@ class PostgresSource(CdcSource):
         modes: ClassVar = ("initial", "latest", "never")
 
         begin = PostgresSettings
-        _schemas: tuple[str, ...] = ()
 
         def database(self, database: str) -> Self:
             """Set the database."""
@@ -475,11 +443,6 @@ class PostgresSource(CdcSource):
         def schema_list(self, *schemas: str) -> Self:
             """Set the schema of tables that are named without one; of several, the tables are named with theirs."""
             self._schemas = schemas
-            return self
-
-        def table_list(self, *tables: str) -> Self:
-            """Set the tables, as "schema.table". They need a primary key."""
-            self._names = tables
             return self
 
         def slot_name(self, name: str) -> Self:
@@ -505,20 +468,14 @@ class PostgresSource(CdcSource):
                 )
             return self
 
-        def connection_parameters(self, parameters: dict[str, Any]) -> Self:
-            """Set more parameters of libpq, such as {"sslmode": "verify-full", "sslrootcert": "/etc/ca.pem"}."""
-            return self._with(parameters=dict(parameters))
-
         def build(self) -> PostgresSource:
             settings = self._complete(
                 host='hostname("db-1")',
                 database='database("shop")',
                 user='username("jobs")',
             )
-            schemas = self._schemas
-            default = schemas[0] if len(schemas) == 1 else None if schemas else "public"
             self._with(
-                tables=self._tables("public.orders", default),
+                tables=self._tables("public.orders", "public"),
                 publication=settings.publication or settings.slot,
             )
             return PostgresSource(self._settings)
@@ -552,12 +509,6 @@ class PostgresSource(CdcSource):
             ).fetchone()
             shapes = tuple(shape_of(connection, one, where) for one in settings.tables)
         return Reflected(shapes, int(lsn))
-
-    def _driver_side(self, shapes: Sequence[TableShape], where: str) -> PostgresDriverSide:
-        return PostgresDriverSide(self._settings, shapes, where)
-
-    def _reader_side(self, found: Reflected, maker: RecordMaker, where: str) -> PostgresReaderSide:
-        return PostgresReaderSide(self._settings, found.shapes, maker, found.end, where)
 
     def _check_slot_is_free(self, connection: Any, where: str) -> None:
         """The reader of a job that has just ended may hold it for a moment."""

@@ -44,7 +44,7 @@ class MissingPackages(MetaPathFinder):
 
 
 def missing_packages(archive: bytes) -> MissingPackages:
-    """Return what an archive of modules names. Archives of earlier releases name nothing."""
+    """Return what an archive of modules names."""
     if not archive:
         return MissingPackages({})
     with zipfile.ZipFile(BytesIO(archive)) as modules:

@@ -2,16 +2,17 @@
 
 from collections import deque
 
-from penstock.connectors.cdc.database import Begin, DriverSide
 from penstock.connectors.cdc.mysql.source import BinlogView
 from penstock.connectors.cdc.source import (
     FINISHED,
     NO_CHECKPOINTS,
+    Begin,
     CdcEnumerator,
+    DriverSide,
     Forget,
     told_range,
 )
-from penstock.connectors.cdc.splits import STREAM, StreamSplit, TableId
+from penstock.connectors.cdc.tables import STREAM, StreamSplit, TableId
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext
 
 TABLES = [TableId("shop", "orders"), TableId("shop", "old")]

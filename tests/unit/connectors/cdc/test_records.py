@@ -5,8 +5,7 @@ import math
 
 from penstock.common import Types
 from penstock.connectors.cdc.records import Change, DebeziumMaker
-from penstock.connectors.cdc.splits import TableId
-from penstock.connectors.cdc.tables import Column, TableShape
+from penstock.connectors.cdc.tables import Column, TableId, TableShape
 
 TABLE = TableId("public", "t")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.cdc.splits import Seen, SnapshotSplit, TableId
+from penstock.connectors.cdc.tables import Seen, SnapshotSplit, TableId
 
 TABLE = TableId("public", "t")
 

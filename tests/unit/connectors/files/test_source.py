@@ -11,7 +11,7 @@ from penstock.common import Duration, Row, Types
 from penstock.connectors.file_system import FileEnumeratorProvider, FileSource, StreamFormat
 from penstock.engine.model.errors import ConfigurationError, UserCodeError
 from penstock.engine.runtime.sources.contract import Boundedness
-from penstock.formats.file_listing import FilePiece
+from penstock.formats.file_format import FilePiece
 from penstock.formats.text_lines import CHUNK_BYTES, TextLineFormat
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext, all_values, run_source
 

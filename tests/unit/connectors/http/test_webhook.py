@@ -36,7 +36,7 @@ def builder(**address):
 
 
 def port_of(source):
-    return source._settings.listen.port
+    return source._settings.port
 
 
 class Hooks:

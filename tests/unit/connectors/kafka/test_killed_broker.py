@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from penstock.connectors.api.messaging.staging import MAX_RETRIES
-from penstock.connectors.kafka.producing import RecordProducer
+from penstock.connectors.kafka.staging import RecordProducer
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.hosting.os.clock import within
 from penstock.engine.model.errors import ExternalError

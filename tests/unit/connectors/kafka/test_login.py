@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors.kafka import login as client_login
+from penstock.connectors.kafka import client as client_login
 from penstock.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
 from penstock.connectors.kafka.properties import client_properties
-from penstock.connectors.kafka.reader import KafkaReaderSettings, KafkaSplitReader
+from penstock.connectors.kafka.reader import KafkaSourceSettings, KafkaSplitReader
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood
 from penstock.engine.runtime.elements import RowBatch
@@ -232,8 +232,6 @@ def driver(address, properties):
 
 def reader(address, properties):
     settings = {"bootstrap.servers": address, **properties}
-    made = KafkaSplitReader(
-        KafkaReaderSettings(settings, SimpleStringSchema(), "earliest", has_stops=False), 0
-    )
+    made = KafkaSplitReader(KafkaSourceSettings(settings, schema=SimpleStringSchema()), 0)
     made.add_splits([KafkaSplit(KafkaTopicPartition("words", 0), 0, None)])
     return made

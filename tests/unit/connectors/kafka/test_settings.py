@@ -5,31 +5,21 @@ import sys
 import pytest
 from confluent_kafka import KafkaError
 
-from penstock.common import Types
-from penstock.common.serialization import SimpleStringSchema
 from penstock.connectors.kafka import (
-    FlinkKafkaConsumer,
-    FlinkKafkaProducer,
     KafkaOffsetsInitializer,
     KafkaRecordSerializationSchema,
     KafkaSink,
     KafkaSource,
-    Semantic,
 )
 from penstock.connectors.kafka.client import KafkaCluster
 from penstock.connectors.kafka.properties import client_properties
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.runtime.elements import RowBatch
 from tests.tools.brokers.kafka_topics import (
-    produce,
     serializer,
     sink_builder,
     source_builder,
-    texts,
 )
-from tests.tools.connectors.played_by_hand import writer_context
-from tests.tools.connectors.reading_thread import Task
 
 NOWHERE = "127.0.0.1:1"
 
@@ -106,14 +96,6 @@ def source():
         (
             lambda: KafkaRecordSerializationSchema.builder().set_topic("a").set_topic("b"),
             "the topic is set already: 'a'",
-        ),
-        (
-            lambda: FlinkKafkaConsumer("a", SimpleStringSchema(), {"auto.offset.reset": "first"}),
-            "one of earliest, latest, none, got 'first'",
-        ),
-        (
-            lambda: FlinkKafkaProducer("a", SimpleStringSchema(), {}, semantic="NONE"),
-            "expected a Semantic, got 'NONE'",
         ),
     ],
 )
@@ -214,44 +196,3 @@ def test_properties_of_javas_client_become_librdkafkas():
 def test_what_only_javas_client_can_do_says_what_to_set_instead(properties, text):
     with pytest.raises(ConfigurationError, match=text):
         client_properties(properties, "here")
-
-
-# ------------------------------------------------------------------ the names of former days
-
-
-def test_a_flink_kafka_consumer_reads_from_the_groups_offsets(broker):
-    broker.create("a")
-    produce(broker, "a", *"abc")
-    broker.committed["g", "a", 0] = 2, ""
-    properties = {"bootstrap.servers": broker.servers, "group.id": "g"}
-    consumer = FlinkKafkaConsumer("a", SimpleStringSchema(), properties)
-    assert consumer.get_produced_type() == Types.STRING()
-    task = Task(consumer)
-    assert task.read(1) == ["c"]
-    assert task.coordinator.periodic == []
-    task.close()
-    consumer = FlinkKafkaConsumer(["a"], SimpleStringSchema(), properties)
-    consumer.set_commit_offsets_on_checkpoints(False).set_start_from_earliest()
-    task = Task(consumer)
-    assert task.read(3) == ["a", "b", "c"]
-    task.reader.before_checkpoint(1)
-    task.reader.notify_checkpoint_complete(1)
-    task.close()
-    assert broker.offset("g", "a") == 2
-
-
-def test_a_flink_kafka_producer_writes_values_to_its_topic(broker):
-    broker.create("a")
-    config = {"bootstrap.servers": broker.servers}
-    producer = FlinkKafkaProducer("a", SimpleStringSchema(), config)
-    producer.validate()
-    writer = producer.create_writer(writer_context())
-    writer.write(RowBatch(["x", "y"]), 0)
-    writer.prepare_commit()
-    writer.close()
-    assert texts(broker.servers, "a") == ["x", "y"]
-    once = FlinkKafkaProducer(
-        "a", SimpleStringSchema(), config, semantic=Semantic.EXACTLY_ONCE
-    ).ignore_failures_after_transaction_timeout()
-    assert once.create_committer() is not None
-    assert producer.create_committer() is None

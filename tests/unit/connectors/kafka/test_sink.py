@@ -18,7 +18,7 @@ from penstock.connectors.api.messaging.staging import (
     pack,
     unpack,
 )
-from penstock.connectors.kafka import FlinkKafkaProducer, KafkaTopicSelector
+from penstock.connectors.kafka import KafkaTopicSelector
 from penstock.connectors.kafka.staging import Marker
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.model.errors import ExternalError
@@ -107,17 +107,6 @@ def test_a_record_that_cannot_be_delivered_is_an_error_at_the_next_checkpoint(br
     with pytest.raises(ExternalError, match="a record for the topic 'not-there' was not delivered"):
         writer.prepare_checkpoint(1)
     writer.close()
-
-
-def test_a_producer_of_former_days_may_only_show_what_it_cannot_deliver(broker, capsys):
-    from penstock.common.serialization import SimpleStringSchema
-
-    config = {"bootstrap.servers": broker.servers, "delivery.timeout.ms": "300", "linger.ms": "0"}
-    producer = FlinkKafkaProducer("not-there", SimpleStringSchema(), config)
-    writer = written(producer.set_log_failures_only(True), "x")
-    writer.prepare_checkpoint(1)
-    writer.close()
-    assert "a record for the topic 'not-there' was not delivered" in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------ staged records

@@ -189,7 +189,9 @@ class TellsAtOnce:
 def test_records_that_come_together_with_the_end_are_read_first(monkeypatch):
     consumer = TellsAtOnce([Told(0, b"a"), Told(1, b"b"), Told(2)])
     monkeypatch.setattr(reader, "make_consumer", lambda *_args, **_options: (consumer, LastError()))
-    settings = reader.KafkaReaderSettings({}, SimpleStringSchema(), "earliest", has_stops=True)
+    settings = reader.KafkaSourceSettings(
+        schema=SimpleStringSchema(), stopping=KafkaOffsetsInitializer.latest()
+    )
     split_reader = reader.KafkaSplitReader(settings, 0)
     one = KafkaTopicPartition("in", 0)
     split_reader.add_splits([KafkaSplit(one, 0, 2)])
@@ -284,7 +286,9 @@ def test_fetches_that_fail_again_and_again_are_an_error(monkeypatch):
     told = [Told(0, error=56) for _ in range(reader.MOST_FAILED_FETCHES)]
     consumer = TellsAtOnce(told)
     monkeypatch.setattr(reader, "make_consumer", lambda *_args, **_options: (consumer, LastError()))
-    settings = reader.KafkaReaderSettings({}, SimpleStringSchema(), "earliest", has_stops=True)
+    settings = reader.KafkaSourceSettings(
+        schema=SimpleStringSchema(), stopping=KafkaOffsetsInitializer.latest()
+    )
     split_reader = reader.KafkaSplitReader(settings, 0)
     with pytest.raises(ExternalError, match=r"60 fetches of in\[0\] in a row have failed"):
         split_reader.fetch()

@@ -17,7 +17,7 @@ from penstock.connectors.kafka import (
     KafkaSink,
     KafkaSource,
 )
-from penstock.connectors.kafka.records import batch_of
+from penstock.connectors.kafka.record_schema import batch_of
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.runtime.elements import RowBatch

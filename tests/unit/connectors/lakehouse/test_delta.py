@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.common import Row, RowKind, Types
-from penstock.connectors.lakehouse import DeltaSink, data_files
+from penstock.connectors.lakehouse import DeltaSink, tables
 from penstock.connectors.lakehouse.delta_tables import storage_of
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import DeliveryGuarantee
@@ -159,7 +159,7 @@ def test_partitions_by_other_than_texts(table, kind, values):
 
 
 def test_more_partitions_than_files_may_be_open(table, monkeypatch):
-    monkeypatch.setattr(data_files, "MOST_OPEN", 3)
+    monkeypatch.setattr(tables, "MOST_OPEN", 3)
     sink = sink_to(table, ORDERS, "name")
     rows = [Row(id=number, name=f"name {number % 10}") for number in range(40)]
     writer = sink.create_writer(context())
@@ -170,7 +170,7 @@ def test_more_partitions_than_files_may_be_open(table, monkeypatch):
 
 
 def test_large_files_are_closed_between_checkpoints(table, monkeypatch):
-    monkeypatch.setattr(data_files, "FILE_BYTES", 1)
+    monkeypatch.setattr(tables, "FILE_BYTES", 1)
     sink = sink_to(table)
     writer = sink.create_writer(context())
     for number in range(3):

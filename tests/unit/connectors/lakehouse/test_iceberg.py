@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from penstock.common import Row, RowKind, Types
-from penstock.connectors.lakehouse import IcebergSink, IcebergSource, data_files, iceberg
+from penstock.connectors.lakehouse import IcebergSink, IcebergSource, iceberg, tables
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
@@ -259,7 +259,7 @@ def test_partitions_by_a_field_of_a_struct(lake):
 
 
 def test_more_partitions_than_files_may_be_open(lake, monkeypatch):
-    monkeypatch.setattr(data_files, "MOST_OPEN", 3)
+    monkeypatch.setattr(tables, "MOST_OPEN", 3)
     sink = sink_to(lake, ORDERS, "name")
     rows = [Row(id=number, name=f"name {number % 5}") for number in range(10)]
     writer = sink.create_writer(context())

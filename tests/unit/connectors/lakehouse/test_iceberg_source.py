@@ -22,7 +22,7 @@ from penstock.connectors.lakehouse import (
     StreamingStartingStrategy,
     iceberg_source,
 )
-from penstock.connectors.lakehouse.iceberg_scan import newer_than
+from penstock.connectors.lakehouse.iceberg_source import newer_than
 from penstock.connectors.lakehouse.iceberg_tables import TableName
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.hosting.shipping.pickling import deserialize, serialize

@@ -267,7 +267,6 @@ def test_a_broker_that_the_driver_does_not_reach_is_no_error_at_submit(topic):
         (lambda made: made.set_client_id(""), "set_client_id"),
         (lambda made: made.set_clients(0), "1 or more"),
         (lambda made: made.set_session_expiry(Duration.of_millis(1)), "1 s to"),
-        (lambda made: made.set_credentials("a", "b"), "set_url before"),
         (lambda made: made.set_url("mqtt://h").build(), "set_client_id.*is missing"),
     ],
 )

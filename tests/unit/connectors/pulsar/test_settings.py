@@ -18,7 +18,6 @@ from penstock.connectors.pulsar import (
     StopCursor,
     TopicRoutingMode,
 )
-from penstock.connectors.pulsar.authentication import handshake, parameters_of
 from penstock.connectors.pulsar.client import topics_of_namespace
 from penstock.connectors.pulsar.options import (
     AUTH_CLASS,
@@ -27,6 +26,8 @@ from penstock.connectors.pulsar.options import (
     PRODUCER,
     SERVICE_URL,
     arguments_of,
+    handshake,
+    parameters_of,
     properties_of,
     with_options,
 )

@@ -11,7 +11,7 @@ from penstock.common import Row, Types
 from penstock.common.serialization import DeserializationSchema, SimpleStringSchema
 from penstock.connectors.api.messaging.source import owner_of
 from penstock.connectors.pulsar import PulsarSource, RangeGenerator, StartCursor, StopCursor
-from penstock.connectors.pulsar.splits import StartKind, TopicPartition
+from penstock.connectors.pulsar.cursors import StartKind, TopicPartition
 from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.runtime.codecs.convert import to_rows
 from penstock.engine.runtime.elements import NO_TIMESTAMP, ColumnBatch

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from pika.heartbeat import HeartbeatChecker
 
-from penstock.connectors.rabbitmq.channel_life import (
+from penstock.connectors.rabbitmq.channel_thread import (
     MOVES,
     NOT_FOUND,
     ChannelEvent,

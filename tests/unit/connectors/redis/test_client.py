@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from penstock.connectors.redis import client
-from penstock.connectors.redis.client import RedisAddress, connect, told
+from penstock.connectors.redis.client import RedisSettings, connect, told
 from penstock.engine.model.errors import ExternalError
 from tests.tools.connectors.silent_server import silent_server
 
@@ -20,7 +20,7 @@ def test_a_server_that_does_not_answer_is_waited_for_once(monkeypatch):
 
     monkeypatch.setattr(redis.connection.Connection, "_connect", counted)
     with silent_server() as port:
-        address = RedisAddress(f"redis://127.0.0.1:{port}/0")
+        address = RedisSettings((f"redis://127.0.0.1:{port}/0",))
         expected = (
             rf"here: the server redis://127.0.0.1:{port}/0 does not answer.*0\.1 s.* firewall"
         )

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.connectors.sql import rows as copying
-from penstock.connectors.sql.pieces import Piece
 from penstock.connectors.sql.rows import RowWriter, TableCopy
+from penstock.connectors.sql.staged import Piece
 from penstock.engine.model.errors import RefusedForGood
 from tests.tools.connectors.sql_tables import Db, context, put
 

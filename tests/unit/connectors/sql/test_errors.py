@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from penstock.common import Types
 from penstock.connectors.jdbc import JdbcConnectionOptions, JdbcSink
-from penstock.connectors.sql.errors import may_pass, told
+from penstock.connectors.sql.engine import may_pass, told
 from penstock.connectors.sql_sink import SqlSink
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import DeliveryGuarantee

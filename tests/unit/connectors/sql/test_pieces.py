@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.sql import pieces
-from penstock.connectors.sql.pieces import Piece, dumps_piece, loads_piece
+from penstock.connectors.sql import staged
+from penstock.connectors.sql.staged import Piece, dumps_piece, loads_piece
 from penstock.engine.model.row import RowKind
 
 AT = dt.datetime(2024, 7, 1, tzinfo=ZoneInfo("Europe/Berlin"))
@@ -103,20 +103,11 @@ def test_bytes_that_no_sink_wrote_build_nothing():
         loads_piece(pickle.dumps([(0, (print,))]))
     bad = pickle.dumps((1, None, [(b"p", pickle.dumps([print]))]))
     with pytest.raises(pickle.UnpicklingError, match="which no SqlSink writes"):
-        loads_piece(pieces.MAGIC + pieces._HEAD.pack(b"-", len(bad)) + bad)
-
-
-def test_rows_that_an_earlier_release_staged_are_read():
-    """It pickled a list of (number of the kind, values)."""
-    staged = pickle.dumps([(0, (1, "a")), (3, (2, None))], protocol=5)
-    assert loads_piece(staged).changes() == [
-        (RowKind.INSERT, (1, "a")),
-        (RowKind.DELETE, (2, None)),
-    ]
+        loads_piece(staged.MAGIC + staged._HEAD.pack(b"-", len(bad)) + bad)
 
 
 def test_it_works_without_a_codec(monkeypatch):
-    monkeypatch.setattr(pieces, "_codec", lambda: None)
+    monkeypatch.setattr(staged, "_codec", lambda: None)
     rows = [("a", 1), ("b", None)]
     assert list(there_and_back(Piece.of(rows)).rows()) == rows
 

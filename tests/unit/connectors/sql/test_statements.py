@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.sql.pieces import Piece
 from penstock.connectors.sql.rows import ManyRows, RowWriter
+from penstock.connectors.sql.staged import Piece
 from tests.tools.connectors.sql_tables import Db
 
 TYPES = (

@@ -198,6 +198,6 @@ def test_settings_that_cannot_be_are_refused(registry):
         ConfluentRegistryAvroSerializationSchema.for_generic("", avro(USER), registry.url)
     with pytest.raises(ConfigurationError, match="for_row: expected the schema of a record"):
         reader(registry, "string", "for_row")
-    with pytest.raises(ConfigurationError, match="identity_map_capacity: expected 1 or more"):
+    with pytest.raises(ConfigurationError, match="identity_map_capacity must be at least 1"):
         reader(registry, identity_map_capacity=0)
     assert reader(registry, "string").produced_type == GenericRecordAvroTypeInfo(avro("string"))

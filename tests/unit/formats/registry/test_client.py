@@ -8,7 +8,6 @@ from penstock.engine.model.errors import ConfigurationError, ExternalError, Refu
 from penstock.formats.registry.client import (
     RegisteredSchema,
     RegistryClient,
-    Remembered,
     SchemaReference,
     SchemaRegistry,
 )
@@ -230,15 +229,3 @@ def test_tls_with_the_clients_certificate(tmp_path):
             client(registry).id_under("s", SCHEMA)
         with pytest.raises(ConfigurationError, match="the files of ssl.*cannot be used here"):
             client(registry, ssl_ca_location="/no/such.pem").id_under("s", SCHEMA)
-
-
-def test_what_was_asked_for_longest_ago_is_forgotten():
-    found = []
-
-    def find(key):
-        found.append(key)
-        return key * 2
-
-    known = Remembered(2)
-    assert [known.get(key, find) for key in (1, 2, 1, 3, 1, 2)] == [2, 4, 2, 6, 2, 4]
-    assert found == [1, 2, 3, 2]

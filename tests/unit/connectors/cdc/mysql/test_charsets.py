@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.common import Types
-from penstock.connectors.cdc.mysql.charsets import correct, encoding_of, members_of
-from penstock.connectors.cdc.splits import TableId
-from penstock.connectors.cdc.tables import Column, TableShape
+from penstock.connectors.cdc.mysql.columns import correct, encoding_of, members_of
+from penstock.connectors.cdc.tables import Column, TableId, TableShape
 from penstock.engine.model.errors import RefusedForGood
 
 

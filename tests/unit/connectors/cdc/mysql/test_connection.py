@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from penstock.common.time import Duration
-from penstock.connectors.cdc import MySqlSource
+from penstock.connectors.cdc.mysql.source import MySqlSource
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from tests.tools.connectors.changelogs import streaming
 from tests.tools.connectors.silent_server import silent_server

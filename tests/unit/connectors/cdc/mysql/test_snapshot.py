@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from penstock.connectors.cdc.mysql import connection
+from penstock.connectors.cdc.mysql import catalog
 from penstock.connectors.cdc.mysql import source as mysql_source
 from penstock.engine.model.errors import ExternalError, RefusedForGood
 from penstock.testing.conformance.source_run import SourceRun
@@ -16,7 +16,7 @@ WHERE USER = 'cdc' AND INFO LIKE 'SELECT %orders%' AND TIME_MS > 2000"""
 
 
 def test_a_range_may_take_longer_than_a_look_at_the_server(database, monkeypatch):
-    monkeypatch.setattr(connection, "READ_S", 1)
+    monkeypatch.setattr(catalog, "READ_S", 1)
     database.execute(
         "CREATE TABLE orders (id varchar(9) PRIMARY KEY)", "INSERT INTO orders VALUES ('a')"
     )
