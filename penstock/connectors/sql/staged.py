@@ -105,7 +105,8 @@ def loads_piece(data: bytes) -> Piece:
     """The piece that was given to `dumps_piece`. Raises: pickle.UnpicklingError: the bytes contain anything else."""
     if not data.startswith(MAGIC):
         raise pickle.UnpicklingError(
-            f"staged rows begin with {bytes(data[:8])!r}, which no SqlSink writes; expected {MAGIC!r}"
+            f"staged rows begin with {bytes(data[:8])!r}, which no SqlSink writes; "
+            f"expected {MAGIC!r}"
         )
     begin = len(MAGIC) + _HEAD.size
     form, size = _HEAD.unpack(data[len(MAGIC) : begin])
