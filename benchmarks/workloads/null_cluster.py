@@ -103,7 +103,7 @@ class NullCluster:
 
     def finish(self) -> None:
         """Every running task says that it has finished; what that makes ready is deployed."""
-        for vertex in self.job.execution_graph.vertices:
+        for vertex in self.job.graph.vertices:
             if vertex.state is ExecutionState.RUNNING:
                 self._report(vertex.execution.attempt_id, ExecutionState.FINISHED)
         self._offer_requested()

@@ -183,7 +183,7 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
 
 def _wait_until_all_run(manager: JobManager, subtasks: int) -> None:
     deadline = time.monotonic() + START_S
-    vertices = list(manager.job_master.execution_graph.vertices)
+    vertices = list(manager.job_master.graph.vertices)
     while sum(one.state is ExecutionState.RUNNING for one in vertices) < subtasks:
         if manager.ended.is_set() or time.monotonic() > deadline:
             raise SystemExit(f"the job does not run: {manager.status} {manager.failure}")

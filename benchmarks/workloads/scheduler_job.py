@@ -69,11 +69,11 @@ def run(pattern: DistributionPattern, vertices: int, parallelism: int, *, is_spr
     cluster = phases.time("initialise", lambda: NullCluster(graph, SLOTS_EACH, is_spread=is_spread))
     for phase, action in (("deploy", cluster.start), ("run", cluster.run)):
         phases.time(phase, action, cluster.seconds)
-    tasks = cluster.job.execution_graph.vertices
+    tasks = cluster.job.graph.vertices
     _expect(cluster, vertices * parallelism)
     running_mib = _resident_mib()
 
-    strategy = RestartRegions(Regions(cluster.job.execution_graph))
+    strategy = RestartRegions(Regions(cluster.job.graph))
     restarted = phases.time("restart set", lambda: strategy.to_restart([tasks[0]]))
     is_one_region = pattern is DistributionPattern.ALL_TO_ALL
     assert len(restarted) == (len(tasks) if is_one_region else vertices)
@@ -124,7 +124,7 @@ class Phases:
 
 def _expect(cluster: NullCluster, tasks: int) -> None:
     """Everything runs, nothing is left over."""
-    graph = cluster.job.execution_graph
+    graph = cluster.job.graph
     running = sum(vertex.state is ExecutionState.RUNNING for vertex in graph.vertices)
     assert (running, cluster.job.status) == (tasks, JobStatus.RUNNING)
 

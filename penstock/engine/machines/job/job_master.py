@@ -88,7 +88,7 @@ class JobMaster:
         if left is not None:
             adopt_attempts(graph, left)
             state.attempts.alive = sum(not one.state.is_terminal for one in graph.vertices)
-        self._graph = graph
+        self.graph = graph
         self._event_log = state.event_log
         self._lifecycle = state.lifecycle
         self._attempts = state.attempts
@@ -181,10 +181,10 @@ class JobMaster:
         if self._lifecycle.status.is_terminal:
             return
         is_running = self._lifecycle.status is JobStatus.RUNNING and not self._is_finalizing
-        if is_running and self._graph.is_finished and not self._lifecycle.has_handed_over:
+        if is_running and self.graph.is_finished and not self._lifecycle.has_handed_over:
             self._finalize()
         self.state.deployer.serve()
-        if self._graph.job_graph.job_type is not JobType.STREAMING:
+        if self.graph.job_graph.job_type is not JobType.STREAMING:
             self._watch_idle_slots()
         self._slots.declare()
 
@@ -192,12 +192,12 @@ class JobMaster:
 
     def producer_state(self, attempt_id: AttemptId) -> ExecutionState | None:
         """Return the state of an attempt whose partition a consumer misses; None: a past or unknown attempt."""
-        vertex = self._graph.current(attempt_id)
+        vertex = self.graph.current(attempt_id)
         return None if vertex is None else vertex.state
 
     def subtasks(self) -> list[SubtaskView]:
         """Return all subtasks as the program defines them, by index."""
-        return subtasks_of(self._graph, self.regions)
+        return subtasks_of(self.graph, self.regions)
 
     def seats(self) -> list[SeatsView]:
         """Return which subtasks sit in which slot now."""
@@ -209,7 +209,7 @@ class JobMaster:
         return [[vertex.index for vertex in group.vertices] for group in groups]
 
     def where_tasks_ran(self) -> list[TaskPlace]:
-        return places_of(self._graph)
+        return places_of(self.graph)
 
     @property
     def kept_checkpoint(self) -> str | None:
@@ -219,7 +219,7 @@ class JobMaster:
 
     def task_metrics(self) -> list[tuple[str, int, messages.TaskIo]]:
         """Return (vertex name, subtask, its last report) of the current attempts."""
-        return task_metrics_of(self._graph)
+        return task_metrics_of(self.graph)
 
     @property
     def story(self) -> Story:
@@ -237,7 +237,7 @@ class JobMaster:
 
     @property
     def job_graph(self) -> JobGraph:
-        return self._graph.job_graph
+        return self.graph.job_graph
 
     @property
     def failure(self) -> messages.FailureInfo | None:
@@ -266,7 +266,7 @@ class JobMaster:
 
     def _on_bulk_timeout(self, bulk: Bulk) -> None:
         held = len(self._slots.pool.slots)
-        failure = no_resources(self._graph.job_graph, self._settings, bulk, held, self._shortage)
+        failure = no_resources(self.graph.job_graph, self._settings, bulk, held, self._shortage)
         waiting = list(bulk.vertices.values())
         self._attempts.fail(waiting, failure)
         self._failures.on_task_failure(waiting, failure)
@@ -315,7 +315,7 @@ class JobMaster:
         self._is_finalizing = True
         committables = tuple(
             committable
-            for vertex in self._graph.vertices
+            for vertex in self.graph.vertices
             for committable in vertex.execution.committables
         )
         self._event_log.emit(messages.FinalizeJob(committables))
@@ -355,7 +355,7 @@ class TaskReports:
         failures: FailureHandler,
         scheduling: SchedulingStrategy,
     ) -> None:
-        self._graph = state.graph
+        self.graph = state.graph
         self._attempts = state.attempts
         self._results = state.results
         self._transitions = transitions
@@ -374,7 +374,7 @@ class TaskReports:
             self._on_data_produced(event)
 
     def _on_report(self, report: messages.TaskStateChanged) -> None:
-        vertex = self._graph.current(report.attempt_id)
+        vertex = self.graph.current(report.attempt_id)
         if vertex is None or report.state not in _EVENT_OF_REPORT:
             return  # A past attempt, or one of another job.
         state = vertex.state
@@ -395,7 +395,7 @@ class TaskReports:
     def _on_io(self, event: messages.TaskIoReported) -> None:
         """Note counters. Those of past attempts are ignored."""
         for attempt_id, io in event.ios:
-            vertex = self._graph.current(attempt_id)
+            vertex = self.graph.current(attempt_id)
             if vertex is not None and not vertex.state.is_terminal:
                 vertex.execution.io = io
 
@@ -427,8 +427,8 @@ class TaskReports:
             self._failures.on_failure_while_canceling(vertex, report.failure)
 
     def _on_data_produced(self, event: messages.PartitionDataProduced) -> None:
-        vertex = self._graph.current(event.attempt_id)
-        partition = self._graph.partitions.get(event.partition_id)
+        vertex = self.graph.current(event.attempt_id)
+        partition = self.graph.partitions.get(event.partition_id)
         if vertex is None or partition is None or partition.producer is not vertex:
             return
         partition.mark_produced()
