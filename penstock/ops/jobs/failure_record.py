@@ -89,9 +89,9 @@ def _user_lines(lines: list[str]) -> Iterator[UserLine]:
         found = _FRAME.fullmatch(lines[place])
         if found is None or is_ours(found[1]) or _NOT_THE_USERS.search(found[1]):
             continue
-        behind = lines[place + 1] if place + 1 < len(lines) else ""
-        is_source = behind.startswith("    ") and not _MARKS.issuperset(behind)
-        yield UserLine(found[1], int(found[2]), found[3], behind.strip() if is_source else "")
+        next_line = lines[place + 1] if place + 1 < len(lines) else ""
+        is_source = next_line.startswith("    ") and not _MARKS.issuperset(next_line)
+        yield UserLine(found[1], int(found[2]), found[3], next_line.strip() if is_source else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class FailuresSeen:
 
 MOST_GROUPS: Final = 100
 MOST_PLACES: Final = 20
-"""So many subtasks and TaskManagers of a group are named; all are counted."""
+"""How many subtasks and TaskManagers of a group are named; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ NO_GROUPS: Final = FailureGroups()
 
 
 class FailureRecord:
-    """`entries`: the newest failures, as they were told last."""
+    """The failures of one job. `entries`: the newest ones, as last reported."""
 
     def __init__(self) -> None:
         self.entries: tuple[tuple[FailureSeen, tuple[FailureSeen, ...]], ...] = ()
@@ -187,7 +187,7 @@ class FailureRecord:
         self._forgotten = 0
 
     def apply(self, event: FailuresSeen) -> None:
-        """Take all entries of the history. Those that were told before are counted once, by their numbers."""
+        """Take all entries of the history. Those that came before are counted once, by their numbers."""
         self.entries = event.entries
         former, self._keys = self._keys, {}
         last = self._seen

@@ -30,7 +30,7 @@ STORIED: Final = frozenset({
     CheckpointEnded, CheckpointRestored, JobStatusChanged, RegisterTaskManager, ResetSubtasks,
     TaskManagerLost,
 })  # fmt: skip
-"""The kinds of events that are told."""
+"""The kinds of events that are part of the story."""
 
 
 class StoryKind(StrEnum):
@@ -125,13 +125,13 @@ class StoryRecord:
         what = (
             f"{', '.join(changes)} subtasks" if changes else "no vertex has more or fewer subtasks"
         )
-        beside = f"; not stopped: {', '.join(map(repr, kept))}" if kept else ""
-        text = f"the job is rescaled at {place}: {what}{beside}"
+        unstopped = f"; not stopped: {', '.join(map(repr, kept))}" if kept else ""
+        text = f"the job is rescaled at {place}: {what}{unstopped}"
         self._add(StoryEvent(at_ms, StoryKind.RESCALE, text))
 
     def story(self) -> Story:
         """Return what has happened."""
-        events, statuses = tuple(self._events), self._statuses.told()
+        events, statuses = tuple(self._events), self._statuses.lane()
         return Story(events, dict(self._forgotten), statuses, self.rescales)
 
 
@@ -143,8 +143,8 @@ def _event_of(event: Any, at_ms: int) -> StoryEvent | None:
         cause = "" if lost is None else f" because TaskManager {lost} is lost"
         text = f"the job is {event.status}{cause}"
         return StoryEvent(at_ms, StoryKind.STATUS, text, taskmanager=lost)
-    told = _plain(event)
-    return None if told is None else StoryEvent(at_ms, *told)
+    plain = _plain(event)
+    return None if plain is None else StoryEvent(at_ms, *plain)
 
 
 def _plain(event: Any) -> tuple[StoryKind, str] | None:

@@ -17,9 +17,9 @@ from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnap
 
 _RECENT_MS: Final = 600_000
 _AGAIN: Final = 3
-"""From so many failures on within ten minutes, a job restarts again and again."""
+"""With this many failures within ten minutes, a job restarts again and again."""
 _OVER_MS, _OVER = 60_000, 3
-"""It does not any longer if nothing has failed for so long, and for so many times the usual time between two failures."""
+"""Restarts are over if nothing failed for this time, and for this multiple of the usual time between failures."""
 _MOST_OF_CAUSE: Final = 300
 _STARTING: Final = frozenset({ExecutionState.DEPLOYING, ExecutionState.INITIALIZING})
 
