@@ -1,4 +1,4 @@
-"""All archives of some folders, as one history: which jobs there are, and what each archive tells.
+"""All archives of some folders, as one history: which jobs there are, and what each archive has.
 
 Knows both layouts of Flink: `<folder>/<job id>`, and `<folder>/<cluster id>/applications/<application id>` with a summary and jobs. An
 archive is read when it is new or has changed, and again when somebody asks for it. Any thread may call.
@@ -169,7 +169,7 @@ class _Archive:
 
 
 class Library:
-    """Archives by kind and id, newest first. `refresh` looks at the folders; `answer` tells what an archive has at a path of the REST API."""
+    """Archives by kind and id, newest first. `refresh` looks at the folders; `answer` returns the answer to a REST path."""
 
     def __init__(self, directories: Sequence[str], retained_jobs: int = -1) -> None:
         """Raises ConfigurationError: a directory is of no known file system, or the number is 0 or below -1."""
@@ -341,7 +341,7 @@ def _overview(text: str, kind: str, archive_id: str) -> dict[str, Any]:
         (line,) = json.loads(text)[kind]
         is_right = line["jid" if kind == "jobs" else "id"] == archive_id
     except (ValueError, KeyError, TypeError) as error:
-        raise ArchiveDamaged(f"its /{kind}/overview does not tell of one of them") from error
+        raise ArchiveDamaged(f"its /{kind}/overview does not name one of them") from error
     if not is_right:
-        raise ArchiveDamaged(f"its /{kind}/overview does not tell of {archive_id}")
+        raise ArchiveDamaged(f"its /{kind}/overview does not name {archive_id}")
     return dict(line)

@@ -74,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(page)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the base
-        """Say nothing: a line for each scrape tells nobody anything."""
+        """Say nothing: a line for each scrape helps nobody."""
 
 
 class _Server(ThreadingHTTPServer):

@@ -36,7 +36,7 @@ _MOST_BYTES: Final = 65_535
 _STRING_TYPE: Final = b"q\x00\x7e\x00\x01"
 """A reference to the first string of the stream: the type name `Ljava/lang/String;`."""
 _PLAIN, _WITH_DATA = b"\x02", b"\x03"
-"""A class is serializable; it writes data of its own behind its fields."""
+"""A class is serializable; it writes data of its own after its fields."""
 
 
 def serialized_throwable(text: str, kind: str = "org.apache.flink.util.FlinkException") -> str:
@@ -72,7 +72,7 @@ def serialized_throwable(text: str, kind: str = "org.apache.flink.util.FlinkExce
         + _END  # of Throwable's own data
         + _string(text)
         + _string(kind)
-        + _NULL  # serializedException: there is no Java object behind it
+        + _NULL  # serializedException: there is no Java object
     )
     return base64.b64encode(stream).decode("ascii")
 

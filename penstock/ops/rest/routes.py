@@ -251,7 +251,7 @@ _JOBS: Final = (
          "The watermarks of all vertices, and what holds each. Not in Flink."),
         ("PATCH ?mode", actions.cancel, "Cancel a job."),
         ("PATCH /clientHeartbeat", session.heartbeat,
-         "Tell a session that the client of the job lives."),
+         "Report to a session that the client of the job lives."),
         ("PUT /resource-requirements", actions.change_requirements,
          "Change it, for all vertices at once."),
         ("POST /savepoints", actions.trigger_savepoint, "Take a savepoint."),

@@ -84,7 +84,7 @@ class RestServer:
             from penstock.ops.rest.serving import server_of
 
             self._server = server_of(self._settings, self._access, self.address)
-            if self._is_stopped:  # It may have been before there was a server to tell.
+            if self._is_stopped:  # It may have been stopped before there was a server.
                 self._server.should_exit = True
             self._server.run(sockets=[self._socket])
         except Exception:

@@ -214,7 +214,7 @@ def capacity(
     settings: CapacitySettings,
     restart_s: float = 0.0,
 ) -> float:
-    """Return the rate that serves the target at a utilization, beside catching up.
+    """Return the rate that serves the target at a utilization, in addition to catching up.
 
     Args: restart_s: seconds without work that are to be made good within the catch-up time; 0: none.
     Returns: whole records per second, half rounded up; infinite at utilization 0.
@@ -263,8 +263,8 @@ def limited(
 ) -> Evaluation:
     """Return the evaluation of a job in which some vertices cannot grow.
 
-    More than the slowest of them can do never reaches the vertices before it, nor those behind these. So they are asked for that only, and
-    for nothing to catch up with. The blocked ones keep their figures.
+    The vertices before the slowest of them, and those downstream of these, never get more than it can do. So they are asked for
+    that only, and for nothing to catch up with. The blocked ones keep their figures.
     """
     asked = dict(evaluation.vertices)
     for vertex_id in blocked:

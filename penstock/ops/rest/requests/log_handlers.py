@@ -1,4 +1,4 @@
-"""Requests for logs, thread dumps and flame graphs: what only the processes themselves can tell.
+"""Requests for logs, thread dumps and flame graphs: what only the processes themselves can report.
 
 They wait for a TaskManager, so the server runs them on threads of their own. Source: Flink JobManagerLogFileHandler,
 TaskManagerLogFileHandler, TaskManagerThreadDumpHandler, JobVertexFlameGraphHandler.
