@@ -79,7 +79,7 @@ def _cell(_column: Column, text: str, style: str) -> str:
 
 
 def picture_of(job: JobSnapshot, sentences: Iterable[str], rates: Rates) -> JobPicture:
-    """Return the job as it is now. `rates`: told of the job before."""
+    """Return the job as it is now. `rates`: have seen the job before."""
     return JobPicture(job.job_id, snapshot_of(job, rates), tuple(sentences))
 
 

@@ -43,7 +43,7 @@ _OF_THE_SESSION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """What a session tells of its size: enough of a host to build a job for it."""
+    """The size that a session reports: enough of a host to build a job for it."""
 
     parallelism: int
     slots: int

@@ -120,29 +120,29 @@ class SessionClient:
         self.rows_key = bytes.fromhex(known.rows_key) if known and known.rows_key else None
 
     def about(self) -> dict[str, Any]:
-        """Return what the session tells of itself. Raises ConfigurationError: jobs of this process cannot be submitted there."""
-        told: dict[str, Any] = self.rest.get("/session")
-        if not told["session"]:
+        """Return what the session says of itself. Raises ConfigurationError: jobs of this process cannot be submitted there."""
+        answer: dict[str, Any] = self.rest.get("/session")
+        if not answer["session"]:
             raise ConfigurationError(
                 f"{self.rest.address} is the driver of a program and takes no jobs. Start a "
                 "session with `penstock session`, and name its address."
             )
-        if not told["ready"]:
+        if not answer["ready"]:
             raise RemoteError(
                 f"the session at {self.rest.address} does not lead: another one does, or it is "
                 "still recovering jobs. Submit to the leading session.",
                 503,
             )
-        check_versions(own_versions(), told["versions"])
-        return told
+        check_versions(own_versions(), answer["versions"])
+        return answer
 
     def submit(self, data: bytes) -> str:
         """Send a job, and wait until it is started. Returns: its id. Raises RemoteError with the session's words."""
         started = self.rest.send("/session/jobs", data, MEDIA, **own_versions())["request-id"]
         try:
-            told = self.rest.result(f"/session/jobs/{started}", pauses(0.02, 1.0)) or {}
+            answer = self.rest.result(f"/session/jobs/{started}", pauses(0.02, 1.0)) or {}
         except OperationFailed as error:
             raise RemoteError(
                 f"the session at {self.rest.address} did not start the job:\n{error}"
             ) from None
-        return str(told["job-id"])
+        return str(answer["job-id"])
