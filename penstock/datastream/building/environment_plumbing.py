@@ -1,4 +1,4 @@
-"""The state of an environment behind PyFlink's methods: the program under construction, its settings, and its executor.
+"""The state of an environment that PyFlink's methods use: the program under construction, its settings, and its executor.
 
 Does not know any stream, and knows executors only by their port.
 Source: Flink StreamExecutionEnvironment.getStreamGraph and executeAsync.
