@@ -100,13 +100,13 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """The options. What follows `--` belongs to the program: argparse takes it only right after the other positions."""
     place = list(arguments).index("--") if "--" in arguments else len(arguments)
     options = parser().parse_args(_with_action(arguments[:place]))
-    of_program = list(arguments[place + 1 :])
-    if of_program and not hasattr(options, "arguments"):
+    rest = list(arguments[place + 1 :])
+    if rest and not hasattr(options, "arguments"):
         parser().error(
-            f"'{options.command}' runs no program, but got arguments for one: {' '.join(of_program)}"
+            f"'{options.command}' runs no program, but got arguments for one: {' '.join(rest)}"
         )
-    if of_program:
-        options.arguments = [*options.arguments, *of_program]
+    if rest:
+        options.arguments = [*options.arguments, *rest]
     return options
 
 

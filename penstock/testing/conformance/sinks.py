@@ -212,7 +212,7 @@ class _Plan:
         """Stop the job after `point` steps, and continue from its last complete checkpoint to the end."""
         how = "closed" if is_closed else "left alone"
         title = (
-            f"{how} at parallelism {self.parallelism} {self._stopped_after(point)}, restored at "
+            f"{how} at parallelism {self.parallelism} {self._after(point)}, restored at "
             f"parallelism {parallelism}"
         )
         with self._noted(title) as case:
@@ -227,7 +227,7 @@ class _Plan:
 
     def aborted(self, point: int) -> None:
         """Stop the job after `point` steps for good; another job then writes everything."""
-        title = f"aborted at parallelism {self.parallelism} {self._stopped_after(point)}, and another job"
+        title = f"aborted at parallelism {self.parallelism} {self._after(point)}, and another job"
         with self._noted(title) as case:
             sink, progress = case.sink, _Progress()
             run = self._begin(sink, self.parallelism, 0, None)
@@ -282,7 +282,7 @@ class _Plan:
                 last.abort(_OTHER_JOB)
                 last.close()
 
-    def _stopped_after(self, point: int) -> str:
+    def _after(self, point: int) -> str:
         return f"after step {self.steps()[point - 1]}" if point else "before the first step"
 
     def _begin(
