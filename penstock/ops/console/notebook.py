@@ -1,6 +1,6 @@
 """How a notebook shows a job: drawn when somebody looks, and again while the job runs, in the same place.
 
-Knows IPython only where a notebook calls it, and needs nothing of it elsewhere. Source: IPython's rich display protocol.
+Knows IPython only where a notebook calls it, and needs nothing from IPython elsewhere. Source: IPython's rich display protocol.
 
 A job as a notebook shows it: its state, its vertices with their rates, and the verdict, as HTML and as text. Pure.
 
@@ -89,7 +89,7 @@ _PAUSE_S: Final = 1.0
 
 @runtime_checkable
 class Watched(Protocol):
-    """A job that is recorded. `look`: returns what is known of it now; None: nobody records it."""
+    """A job that is recorded. `look`: returns its snapshot of now; None: nobody records it."""
 
     @property
     def look(self) -> Look | None: ...

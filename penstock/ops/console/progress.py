@@ -156,7 +156,7 @@ def _checkpoints(job: JobSnapshot) -> str:
 
 
 def line_of(snapshot: Snapshot) -> str:
-    """Return all of it in one line, for a file or a notebook."""
+    """Return a snapshot as one line, for a file or a notebook."""
     vertices = [
         f"{row.name}: {row.states}, in {row.records_in:,} ({row.in_per_s:,.0f}/s), "
         f"out {row.records_out:,} ({row.out_per_s:,.0f}/s), busy {row.busy:.0%}, "

@@ -58,11 +58,11 @@ def is_id(name: str) -> bool:
 
 
 def write_archive(directory: str, job_id: JobId, entries: Iterable[tuple[str, Any]]) -> str:
-    """Write `<directory>/<job id>`: under another name first, so that nobody reads half of it. Returns: its path or URI.
+    """Write `<directory>/<job id>`: under another name first, so that nobody reads half a file. Returns: its path or URI.
 
     Whoever may list the folder may read the archive. A folder that is made here is this user's alone.
     Raises: ArchiveExists. ConfigurationError: the directory is of no known file system. ExternalError: it could not be written;
-    then nothing is left of it.
+    then no file is left.
     """
     files, folder = open_files(directory, is_checked=False)
     folder = folder.rstrip("/")

@@ -214,7 +214,7 @@ def _refusal(error: urllib.error.HTTPError) -> str:
 
 
 def vertex_of(details: Mapping[str, Any], wanted: str) -> dict[str, Any]:
-    """Return the one vertex that is meant: by its id, the beginning of it, its name, or a part of its name.
+    """Return the one vertex that is meant: by its id, the beginning of its id, its name, or a part of its name.
 
     `details`: the job, as `/jobs/:jobid` answers it. Raises RemoteError: there is none, or more than one.
     """

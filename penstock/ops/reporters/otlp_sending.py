@@ -3,7 +3,7 @@
 Imported only where OpenTelemetry's messages are there. Does not know what is in a request. Headers come from
 `OTEL_EXPORTER_OTLP_HEADERS` of the environment, as for OpenTelemetry's own exporters. Source: the OTLP specification, 1.x.
 
-What is set for a reporter that speaks OpenTelemetry, and what of it every request has.
+The settings of a reporter that speaks OpenTelemetry, and those that every request has.
 
 Imported only where OpenTelemetry's packages are there. Source: Flink OpenTelemetryReporterBase.
 """

@@ -1,4 +1,4 @@
-"""The paths of the REST API, in one table, and the OpenAPI document that is made of it.
+"""The paths of the REST API, in one table, and the OpenAPI document that is made from the table.
 
 A row names the view that answers. Every path exists with and without `/v1` before it. Source: Flink's REST API, version 1 (2.3).
 """

@@ -86,7 +86,7 @@ class SourceRun:
         cuts_batches: bool = False,
     ) -> None:
         """`kept`: the checkpoint to begin with; its splits are spread over the subtasks, as in a rescale. `cuts_batches`: a
-        generator's are small, since else all records of a test are one batch, and nothing fails inside of it.
+        generator's are small, since else all records of a test are one batch, and nothing fails inside the batch.
         """
         self._source: Source = deserialize(serialize(source))
         if cuts_batches and isinstance(self._source, GeneratorSource):

@@ -78,7 +78,7 @@ class Measured:
 def measured(
     samples: Sequence[JobSample], vertex_id: VertexId, settings: WindowSettings
 ) -> Measured | None:
-    """Return what the samples say of a vertex. None: the newest one says nothing of it."""
+    """Return what the samples say of a vertex. None: the newest one lacks the vertex."""
     timed = [
         (sample.time_ms, found)
         for sample in samples

@@ -485,7 +485,7 @@ def checkpoint(one: Target, _: argparse.Namespace) -> Answer:
 
 
 def _result(one: Target, way: str, body: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Do it, and wait for what comes of it."""
+    """Start an operation, and wait for its result."""
     found = one.client.operation(f"{one.path}/{way}", body, f"{one.path}/{kind}/{{}}")
     return {"job": one.job_id, **found}
 

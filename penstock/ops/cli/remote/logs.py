@@ -169,7 +169,7 @@ class Log:
 
 
 def _end_of_known(data: bytes, last: bytes) -> int | None:
-    """Return where in `data` ends what was read last; it may begin within it. None: nothing of it is there."""
+    """Return where in `data` ends what was read last; it may begin within it. None: `data` has nothing from there."""
     at = data.rfind(last)
     if at >= 0:
         return at + len(last)

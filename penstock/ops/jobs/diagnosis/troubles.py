@@ -57,7 +57,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """What makes the job restart again and again. `vertex_id` None: no vertex of it; then `name` is empty too.
+    """What makes the job restart again and again. `vertex_id` None: no single vertex; then `name` is empty too.
 
     `subtask`: the one that fails; if those of a vertex fail in turn, the last one, and not `is_one_subtask`.
     """

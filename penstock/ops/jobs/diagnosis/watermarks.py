@@ -142,7 +142,7 @@ class Stand:
 class Holder:
     """The subtask whose watermark is the lowest. `watermark_ms` -2^63: it has none yet.
 
-    `is_held`: others are far ahead of it, the furthest by `ahead_ms` of event time; None: that one has no watermark at all.
+    `is_held`: others are far ahead, the furthest by `ahead_ms` of event time; None: that one has no watermark at all.
     `split`: of a source; None: it has no splits, or they are not known. `consumer`: the vertex that waits.
     """
 

@@ -97,7 +97,7 @@ def node(
     *,
     is_sink: bool,
 ) -> Json:
-    """A vertex. `rates`: the newest figures of its history; None: there is no history of it."""
+    """A vertex. `rates`: the newest figures of its history; None: the vertex has no history."""
     facts, alive = vertex.facts, list(live(vertex))
     ios = [io for _, io in alive]
     counts = Counter([one.state for one in vertex.attempts])
