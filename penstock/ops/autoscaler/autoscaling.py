@@ -153,7 +153,7 @@ Reported = Callable[[JobSnapshot], AbstractContextManager[Figures]]
 
 
 class JobAutoscaler:
-    """`tick` on one thread; the other methods on any."""
+    """Runs the autoscaler of one job. `tick` on one thread; the other methods on any."""
 
     def __init__(self, settings: AutoscalerSettings, job: RescaledJob, reported: Reported) -> None:
         self.settings = settings

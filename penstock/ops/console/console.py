@@ -63,7 +63,7 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 
 
 class LineWriter:
-    """`put` returns at once; `close` waits a bounded time for the console."""
+    """Writes lines on a thread of its own. `put` returns at once; `close` waits a bounded time for the console."""
 
     def __init__(self) -> None:
         self._worker = WorkerThreads("penstock-console", capacity=_WAITING_MAX)

@@ -44,7 +44,7 @@ _STYLE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class JobPicture:
-    """`sentences`: the verdict. `id_text`: the job's id."""
+    """A job as a notebook shows it. `sentences`: the verdict. `id_text`: the job's id."""
 
     id_text: str
     snapshot: Snapshot

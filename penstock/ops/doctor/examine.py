@@ -164,7 +164,7 @@ _SAID: Final = re.compile(r"(PYTHON_VERSION_MISMATCH.*|Cannot run program.*|\w+E
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`facts`: what was found, a line each. `findings`: problems, the worst first."""
+    """The result of `penstock doctor`. `facts`: what was found, a line each. `findings`: problems, the worst first."""
 
     facts: tuple[str, ...]
     findings: tuple[Finding, ...]

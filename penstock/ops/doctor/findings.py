@@ -41,7 +41,10 @@ class ExecutorFacts:
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """`control`: the address that tasks dial, host:port. `modules`: the driver's versions."""
+    """The driver as the probes know it.
+
+    `control`: the address that tasks dial, host:port. `modules`: the driver's versions.
+    """
 
     control: str
     python: str

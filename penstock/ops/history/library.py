@@ -160,7 +160,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Archive:
-    """`kind`: `jobs` or `applications`. `overview`: its line in the list of all of that kind."""
+    """One archive. `kind`: `jobs` or `applications`. `overview`: its line in the list of all of that kind."""
 
     kind: str
     archive_id: str

@@ -47,7 +47,10 @@ class UserLine:
 
 @dataclass(frozen=True, slots=True)
 class FailureText:
-    """`exception`: the class of the error. `headline`: its own line. Empty or None: the text does not say it."""
+    """The text of an error, taken apart.
+
+    `exception`: the class of the error. `headline`: its own line. Empty or None: the text does not say it.
+    """
 
     exception: str
     headline: str
@@ -167,7 +170,10 @@ def _counted(counts: Mapping[T, int], one: T) -> Mapping[T, int]:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroups:
-    """`groups`: the one with the newest failure first. `forgotten`: how many older groups there were."""
+    """The failures of one job by their fingerprints.
+
+    `groups`: the one with the newest failure first. `forgotten`: how many older groups there were.
+    """
 
     groups: tuple[FailureGroup, ...] = ()
     forgotten: int = 0

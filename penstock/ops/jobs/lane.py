@@ -13,7 +13,10 @@ MOST_CHANGES: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """`changes`: each state and when it began, in epoch ms, oldest first. `forgotten`: how many older ones there were."""
+    """The states of one thing over time.
+
+    `changes`: each state and when it began, in epoch ms, oldest first. `forgotten`: how many older ones there were.
+    """
 
     changes: tuple[tuple[str, int], ...] = ()
     forgotten: int = 0

@@ -51,7 +51,9 @@ class StoryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoryEvent:
-    """`at_ms`: epoch milliseconds. `checkpoints`: the first and the last one of completed checkpoints in a row. `taskmanager`: the one
+    """An entry of a job's story.
+
+    `at_ms`: epoch milliseconds. `checkpoints`: the first and the last one of completed checkpoints in a row. `taskmanager`: the one
     whose loss is the cause.
     """
 
@@ -64,7 +66,9 @@ class StoryEvent:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """`events`: oldest first. `forgotten_kinds`: how many older ones there were of each kind. `statuses`: those of the job over time.
+    """The story of one job.
+
+    `events`: oldest first. `forgotten_kinds`: how many older ones there were of each kind. `statuses`: those of the job over time.
 
     `rescales` None: nobody has asked to rescale the job.
     """

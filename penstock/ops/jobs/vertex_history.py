@@ -37,7 +37,7 @@ _NOBODY: Final = repeat((None, None))
 
 
 class JobLanes:
-    """Of one job. `vertices`: by id; those for which there was no room have no lanes."""
+    """The states of one job's subtasks over time. `vertices`: by id; those for which there was no room have no lanes."""
 
     def __init__(self, has_room: Callable[[int], bool]) -> None:
         """`has_room`: whether this number of further subtasks can be kept."""
@@ -136,7 +136,7 @@ _Pair: TypeAlias = tuple[TaskIo, TaskIo, float]
 
 
 class JobHistory:
-    """Of one job. `vertices`: by id; those for which there was no room have no history."""
+    """The figures of one job over time. `vertices`: by id; those for which there was no room have no history."""
 
     def __init__(self, has_room: Callable[[], bool]) -> None:
         """`has_room`: whether one more vertex can be kept."""

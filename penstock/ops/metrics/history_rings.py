@@ -26,7 +26,10 @@ BYTES_OF_SUBTASK: Final = 2 * STEPS
 
 
 class Step(NamedTuple):
-    """`at_ms`: when it began. `busy`, `blocked`: the share of each subtask in percent, or `UNKNOWN`; a byte for each subtask."""
+    """The shares of all subtasks at one time.
+
+    `at_ms`: when it began. `busy`, `blocked`: the share of each subtask in percent, or `UNKNOWN`; a byte for each subtask.
+    """
 
     at_ms: int
     busy: bytes

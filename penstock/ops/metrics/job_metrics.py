@@ -157,7 +157,7 @@ _WAITING: Final = (ExecutionState.CREATED, ExecutionState.SCHEDULED, ExecutionSt
 
 
 class DeploymentTimes:
-    """Of one job. `moved` at each change of an attempt, in order."""
+    """The times that one job spends on deployment. Call `moved` at each change of an attempt, in order."""
 
     def __init__(self, job_type: JobType) -> None:
         self._is_batch = job_type is JobType.BATCH

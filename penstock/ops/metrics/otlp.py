@@ -45,7 +45,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`quantiles`: (quantile from 0 to 1, value)."""
+    """A summary as OpenTelemetry has it. `quantiles`: (quantile from 0 to 1, value)."""
 
     count: int
     sum: float

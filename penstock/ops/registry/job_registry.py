@@ -62,7 +62,10 @@ MOST_WAITING: Final = 200_000
 
 
 class Recorder(JobObserver):
-    """`entries`: (event, epoch milliseconds), oldest first. Its owner pops from the left, on any one thread."""
+    """Collects the events of one job.
+
+    `entries`: (event, epoch milliseconds), oldest first. Its owner pops from the left, on any one thread.
+    """
 
     def __init__(self) -> None:
         self.entries: deque[tuple[Any, int]] = deque(maxlen=MOST_WAITING)

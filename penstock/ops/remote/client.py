@@ -74,7 +74,10 @@ class FilePart:
 
 
 class RestClient:
-    """`address`: for example `http://localhost:8081`. `token`: for requests that change something."""
+    """Asks one REST server.
+
+    `address`: for example `http://localhost:8081`. `token`: for requests that change something.
+    """
 
     def __init__(
         self, address: str, token: str | None = None, certificates: str | None = None

@@ -57,7 +57,7 @@ class _Sizes:
 
 
 class RemoteExecutor:
-    """`command_line`: options that those of the program override."""
+    """Submits the jobs of this program to a session. `command_line`: options that those of the program override."""
 
     def __init__(self, command_line: Mapping[str, str]) -> None:
         self._command_line = dict(command_line)

@@ -49,7 +49,7 @@ _GONE: Final = frozenset({403, 404, 410})
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatTimes:
-    """In ms. `timeout_ms`: without a sign of life for so long, the session cancels the job."""
+    """The times of heartbeats, in ms. `timeout_ms`: after this time without a sign of life the session cancels the job."""
 
     interval_ms: int = 30_000
     timeout_ms: int = 180_000
@@ -122,7 +122,10 @@ _STANDBY: Final = 503
 
 
 class RemoteJob:
-    """`is_attached` False: `execute` does not wait for it. `ends_with_client`: Ctrl-C cancels it."""
+    """A job in a session.
+
+    `is_attached` False: `execute` does not wait for it. `ends_with_client`: Ctrl-C cancels it.
+    """
 
     def __init__(
         self,

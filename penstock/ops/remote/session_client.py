@@ -34,7 +34,9 @@ from penstock.ops.rest.session_place import MEDIA
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """`speakers` None: a streaming job. Else a BATCH job, of which these vertices have rows or commits for the driver. `reads_rows`: the
+    """A job as it is sent to a session.
+
+    `speakers` None: a streaming job. Else a BATCH job, of which these vertices have rows or commits for the driver. `reads_rows`: the
     client takes collected rows.
     """
 
@@ -102,7 +104,7 @@ def session_address(settings: Settings) -> str:
 
 
 class SessionClient:
-    """`rest`: asks the session's REST server."""
+    """A client of one session. `rest`: asks the session's REST server."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises ConfigurationError, RemoteError: the address or the certificates cannot be used."""

@@ -22,7 +22,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class MetricCollector(Collector):
-    """For one reporter."""
+    """Collects the metrics of one reporter."""
 
     def __init__(self, selection: Selection, *, filters_values: bool) -> None:
         self._selection = selection

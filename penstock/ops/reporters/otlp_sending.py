@@ -85,7 +85,7 @@ Send: TypeAlias = Callable[[Message], Any]
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """`send` returns the answer. Raises: NotSent."""
+    """Sends requests to a collector. `send` returns the answer. Raises: NotSent."""
 
     send: Send
     close: Callable[[], None]

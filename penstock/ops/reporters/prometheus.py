@@ -31,7 +31,7 @@ _POLL_S: Final = 0.2
 
 
 class PrometheusReporter:
-    """`address`: where it listens, as (host, port)."""
+    """A server that Prometheus scrapes. `address`: where it listens, as (host, port)."""
 
     def __init__(self, settings: ReporterSettings) -> None:
         """Raises: ConfigurationError: a setting cannot be used, or no port is free; ImportError: prometheus_client is missing."""

@@ -115,7 +115,10 @@ _TRIGGER: Final = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(slots=True)
 class _Operation:
-    """`subject`: of which only requests with the same subject may ask. `ended_s` None: it runs. `is_read`: its result was asked for."""
+    """An operation that takes its time.
+
+    `subject`: of which only requests with the same subject may ask. `ended_s` None: it runs. `is_read`: its result was asked for.
+    """
 
     subject: str
     is_read: bool = False

@@ -42,7 +42,9 @@ def _request(driver: Any, asked: Asked) -> tuple[Any, Asked]:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`path`: with its parameters in braces. `view`: returns JSON data or an Answer; None: the server's live streams answer.
+    """A request that the server answers.
+
+    `path`: with its parameters in braces. `view`: returns JSON data or an Answer; None: the server's live streams answer.
     `of`: what the view gets. `changes`: the request changes something, so it needs the right to. `waits`: the view waits for others, so
     it runs on a thread of its own. `takes_data`: the body is no JSON but a job, which the driver opens and runs, or the answer has its
     rows. Whoever is another user shows the token for that, whatever the rule.

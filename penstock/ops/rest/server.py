@@ -30,7 +30,10 @@ _BACKLOG: Final = 128
 
 
 class RestServer:
-    """`address`: for people and clients, for example `http://localhost:8081`. `token`: with a request that changes something."""
+    """The REST server of a driver.
+
+    `address`: for people and clients, for example `http://localhost:8081`. `token`: with a request that changes something.
+    """
 
     def __init__(self, settings: Settings) -> None:
         """Take a port. Raises ConfigurationError: an address or port range is wrong, or all ports are taken."""

@@ -45,7 +45,7 @@ class SessionPort(Protocol):
 
 
 class _Place:
-    """`session` None: this process runs a program."""
+    """Where handlers find the session of this process. `session` None: this process runs a program."""
 
     session: SessionPort | None = None
 

@@ -70,14 +70,14 @@ class Giving(Protocol):
 
 @dataclass(slots=True)
 class _Rows:
-    """`streams`: the last piece of each."""
+    """The collected rows of one job. `streams`: the last piece of each."""
 
     job: Giving
     streams: dict[str, Piece] = field(default_factory=dict)
 
 
 class CollectedRows:
-    """Any thread."""
+    """The collected rows of all jobs of a session. Any thread."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[JobId, _Rows] = OrderedDict()

@@ -66,7 +66,7 @@ def check_source(
 
 @dataclass(slots=True)
 class _Plan:
-    """`wanted`: the records. Each method is a scenario, with a source of its own."""
+    """The scenarios of one source. `wanted`: the records. Each method is a scenario, with a source of its own."""
 
     make: Callable[[], Source]
     wanted: list[Any]

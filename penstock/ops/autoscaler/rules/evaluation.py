@@ -355,7 +355,10 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """`factor`: of the parallelism, within the limits of a step. `wanted`: before it is aligned. `parallelism`: what is proposed."""
+    """A proposed parallelism of one vertex.
+
+    `factor`: of the parallelism, within the limits of a step. `wanted`: before it is aligned. `parallelism`: what is proposed.
+    """
 
     factor: float
     wanted: int

@@ -205,7 +205,10 @@ _MOST_LOOKS: Final = 10
 
 @dataclass(slots=True)
 class _Source:
-    """`name`: who writes the log. `misses`: how often in a row nothing came of a process that is not among those of the job."""
+    """One log that a command follows.
+
+    `name`: who writes the log. `misses`: how often in a row nothing came of a process that is not among those of the job.
+    """
 
     name: str
     log: Log

@@ -33,7 +33,9 @@ _FAILED: Final = frozenset({JobStatus.FAILING, JobStatus.RESTARTING})
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`sentences`: what is wrong, the worst first; or that nothing is. `watermark`, `straggler`: also of a job that is well.
+    """The diagnosis of one job.
+
+    `sentences`: what is wrong, the worst first; or that nothing is. `watermark`, `straggler`: also of a job that is well.
 
     `further_limits`: other vertices that limit a branch of the job each.
     """

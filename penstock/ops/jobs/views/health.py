@@ -44,7 +44,10 @@ Values: TypeAlias = Callable[[str], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """`page`: from 0. `name`: only this TaskManager, also if it is gone; "": all."""
+    """The TaskManagers that a request asks for.
+
+    `page`: from 0. `name`: only this TaskManager, also if it is gone; "": all.
+    """
 
     sort: str = ""
     is_descending: bool = False
