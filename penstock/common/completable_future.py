@@ -32,7 +32,7 @@ class CompletableFuture(Generic[T]):
         return cls(lambda _timeout: value)
 
     def cancel(self) -> bool:
-        """Stop waiting for the result; the job goes on.
+        """Stop waiting for the result; the job continues.
 
         Return False if the result is there already.
         """

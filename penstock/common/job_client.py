@@ -1,4 +1,5 @@
-"""JobClient: a program's access to its running job. Knows only the JobControl port, and tells `engine.hosting.os.waiting` that it reads.
+"""JobClient: a program's access to its running job. Knows only the JobControl port, and reports
+its reading to `engine.hosting.os.waiting`.
 
 Source: pyflink.common.job_client; differs: `get_checkpoints`, `get_task_metrics` and `get_latencies` are additions, and notebooks show
 the job.
@@ -42,14 +43,14 @@ _SOURCE: Final = "    "
 def with_source_lines(text: str) -> str:
     """Add the line of source below each frame that has none, if this process can find it."""
     lines = text.split("\n")
-    told: list[str] = []
+    completed: list[str] = []
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
-        told.append(line)
+        completed.append(line)
         frame = _FRAME.fullmatch(line)
         if frame is not None and not following.startswith(_SOURCE):
             source = linecache.getline(frame["file"], int(frame["line"])).strip()
-            told += [f"{_SOURCE}{source}"] if source else []
-    return "\n".join(told)
+            completed += [f"{_SOURCE}{source}"] if source else []
+    return "\n".join(completed)
 
 
 # ---------------------------------------------------------------------- job client
@@ -159,7 +160,7 @@ class JobClient:
         return CompletableFuture.completed(self._control.checkpoints())
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Take a savepoint while the job goes on.
+        """Take a savepoint while the job runs on.
 
         Args:
             savepoint_directory: where to create the savepoint's folder, in a file system that
@@ -179,7 +180,7 @@ class JobClient:
     def rescale(self, parallelism: Mapping[str, int | tuple[int, int]]) -> CompletableFuture[None]:
         """Change the parallelism of the job while it runs. Not in PyFlink.
 
-        The job goes on until the slots for it are there. Then it takes a checkpoint, behind which its tasks end, and the
+        The job continues until the slots for it are there. Then it takes a checkpoint, after which its tasks end, and the
         new subtasks begin with it: no record is processed twice.
 
         Args:

@@ -155,10 +155,10 @@ def _add(
     operator = ops.AsyncWaitOperator(_function(async_function), settings, retry)
     # Only the head of a chain can refuse input. Refusing input is how a full queue holds its stream
     # back.
-    behind = data_stream.plumbing.add_operator(
+    awaited = data_stream.plumbing.add_operator(
         "async wait operator", operator, output_type, chaining_strategy=ChainingStrategy.HEAD
     )
-    return DataStream(behind)
+    return DataStream(awaited)
 
 
 def _function(async_function: Any) -> UserFunction:

@@ -46,7 +46,7 @@ class ErrorPolicy:
 
     @staticmethod
     def skip(only: Exceptions = Exception) -> ErrorPolicy:
-        """Return the policy to count the record, log a sample, and go on behind it."""
+        """Return the policy to count the record, log a sample, and continue with the next one."""
         return ErrorPolicy(ErrorRule(None, _classes(only)))
 
     @staticmethod

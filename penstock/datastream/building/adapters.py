@@ -265,7 +265,7 @@ def _opened(function: Function, method: Callable[..., Any]) -> Callable[..., Any
 class _OpenedFirst:
     """Calls the `open` of a KeySelector or Partitioner before its first record, in each task that uses it.
 
-    It never calls `close`: code that computes keys outside of an operator is not told when the task ends.
+    It never calls `close`: code that computes keys outside of an operator gets no notice when the task ends.
     """
 
     def __init__(self, function: Function, method: Callable[..., Any]) -> None:

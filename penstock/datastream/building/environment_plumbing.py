@@ -1,4 +1,4 @@
-"""The state of an environment behind PyFlink's methods: the program under construction, its settings, and its executor.
+"""The state of an environment that PyFlink's methods use: the program under construction, its settings, and its executor.
 
 Does not know any stream, and knows executors only by their port.
 Source: Flink StreamExecutionEnvironment.getStreamGraph and executeAsync.
@@ -89,7 +89,7 @@ class EnvironmentPlumbing:
         program: Program | None = None,
         options: Configuration | None = None,
     ) -> StreamGraph:
-        """The graph of the program, or of `program`, a part of it. `options`: of the job; None: those that the program sets."""
+        """Return the graph of the whole program, or of a part, `program`. `options`: of the job; None: those that the program sets."""
         given = self.configuration if options is None else options
         graph = (program or self.program).graph()
         graph.job_name = job_name or given.get_string(PipelineOptions.NAME.key, DEFAULT_JOB_NAME)
@@ -132,7 +132,7 @@ class EnvironmentPlumbing:
         job_name: str | None = None,
         program: Program | None = None,
     ) -> Any:
-        """Checks the graph of the program, or of `program`, a part of it, and hands it to the executor."""
+        """Checks the graph of the whole program, or of a part, `program`, and hands it to the executor."""
         executor = self.executor
         options = Configuration.from_dict(dict(executor.options_of(self.settings)))
         self.show_errors(options)

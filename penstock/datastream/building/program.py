@@ -123,7 +123,7 @@ class Program:
     ) -> StreamNode:
         """Adds a source. A source alone is not run: it becomes part of a run with the operators that read it.
 
-        `takes_tuples`: functions behind it may return tuples where a ROW is declared.
+        `takes_tuples`: functions downstream of the source may return tuples where a ROW is declared.
         """
         node = self._add(name, operator, endpoint, is_source=True, **fields)
         if takes_tuples:

@@ -1,4 +1,4 @@
-"""The part of the program that a stream stands for, and how operators and sinks are added behind it.
+"""The part of the program that a stream stands for, and how operators and sinks are added after it.
 
 Does not know any stream class. Source: Flink DataStream.transform and the partition transformations; differs: a
 partitioning is part of an edge, not a node.
@@ -99,7 +99,7 @@ class StreamPlumbing:
         return self.add_beside("Map", ops.MapOperator(renaming), row_type)
 
     def passed_on(self) -> StreamPlumbing:
-        """The same stream behind an operator that passes every record on."""
+        """Adds an operator that passes every record on, and returns its stream."""
         return self.add_operator(
             "Map", ops.MapOperator(adapt.map_function(_same)), self.element_type
         )
@@ -114,7 +114,7 @@ class StreamPlumbing:
         second: StreamPlumbing | None = None,
         **fields: Any,
     ) -> StreamPlumbing:
-        """Adds an operator behind this stream. `second`: the stream at the operator's second input."""
+        """Adds an operator downstream of this stream. `second`: the stream at the operator's second input."""
         declared = adapt.declared_type(output_type, name)
         others = () if second is None else second.upstreams
         inputs = (*self.upstreams, *(replace(other, input_index=1) for other in others))

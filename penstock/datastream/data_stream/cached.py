@@ -98,15 +98,15 @@ class KeptRecords:
 
 
 def cached(stream: DataStream[T]) -> CachedDataStream[T]:
-    """Adds a node for the cached records behind the stream."""
+    """Adds a node for the cached records of the stream."""
     plumbing = stream.plumbing
     program = plumbing.program
     declared = None if is_pickled(stream.get_type()) else stream.get_type()
     node = program.add_cache(ops.CollectOperator(), plumbing.upstreams, declared, KeptRecords)
     kept = program.caches[node.node_id]
     assert isinstance(kept, KeptRecords)
-    behind = StreamPlumbing(plumbing.environment, (Upstream(node.node_id),), declared)
-    return CachedDataStream(behind, kept)
+    from_cache = StreamPlumbing(plumbing.environment, (Upstream(node.node_id),), declared)
+    return CachedDataStream(from_cache, kept)
 
 
 class _KeptWriters(BulkWriterFactory):

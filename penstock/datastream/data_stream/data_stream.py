@@ -1,4 +1,4 @@
-"""DataStream: the output of one operator, and the methods that add operators behind it. Builds the graph, runs nothing.
+"""DataStream: the output of one operator, and the methods that add operators after it. Builds the graph, runs nothing.
 
 Source: pyflink.datastream.data_stream.DataStream; differs: column streams (`map_batches`, `select`, `filter(col(...) >
 1)`, `key_by(col("x"))`) are an addition, and get_side_output refuses operators that cannot have side outputs.

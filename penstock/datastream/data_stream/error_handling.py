@@ -46,7 +46,7 @@ def set_policy(node: StreamNode, plumbing: StreamPlumbing | None, policy: object
 
 
 def check_keys(plumbing: KeyedPlumbing, policy: object) -> KeyedPlumbing:
-    """The keyed stream behind an operator that puts records without a key aside."""
+    """Adds an operator that puts records without a key aside, and returns its keyed stream."""
     keys, unkeyed = plumbing.keys, plumbing.unkeyed
     if keys.columns is not None:
         raise GraphError(

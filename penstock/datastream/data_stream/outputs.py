@@ -4,7 +4,7 @@ Source: the methods of pyflink.datastream.data_stream.DataStream.
 
 Requests for the side outputs of an operator. Source: pyflink.datastream.data_stream.DataStream.get_side_output.
 
-Settings of the operator behind a stream: its name, uid, parallelism, chain and slot. Builds the graph, runs nothing.
+Settings of a stream's operator: its name, uid, parallelism, chain and slot. Builds the graph, runs nothing.
 
 Source: the methods of pyflink.datastream.data_stream.DataStream.
 """

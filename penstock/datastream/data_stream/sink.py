@@ -29,7 +29,7 @@ class DataStreamSink:
         plumbing: StreamPlumbing | None = None,
         committer: StreamNode | None = None,
     ) -> None:
-        """`plumbing`: the stream that ends here; None: it takes no error policy. `committer`: the global one behind the writers."""
+        """`plumbing`: the stream that ends here; None: no error policy is possible. `committer`: the global one."""
         self._node = node
         self._plumbing = plumbing
         self._committer = committer

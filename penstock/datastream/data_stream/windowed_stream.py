@@ -457,7 +457,7 @@ class AllWindowedStream(_Windowed[T]):
     def _add(self, operator: Any, output_type: TypeInformation | None) -> DataStream[Any]:
         partitioning = Partitioning(ShipStrategy.GLOBAL)
         to_one = self._stream.plumbing.partitioned(partitioning)
-        behind = to_one.add_operator(
+        windowed = to_one.add_operator(
             self._name,
             operator,
             output_type,
@@ -465,4 +465,4 @@ class AllWindowedStream(_Windowed[T]):
             max_parallelism=1,
             is_parallelism_fixed=True,
         )
-        return DataStream(behind)
+        return DataStream(windowed)

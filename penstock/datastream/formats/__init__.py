@@ -1,4 +1,4 @@
-"""Formats of files and messages: pyflink.datastream.formats, and the readers behind them.
+"""Formats of files and messages: pyflink.datastream.formats, and their readers.
 
 What programs use can be imported from here too. Its module is imported when a name is asked for.
 """

@@ -1,7 +1,7 @@
 """The autoscaler of one running job: measures it, asks the machine, and asks the job for what the machine decides.
 
 Runs on a thread of its own, so that the job's control loop never waits for it. Decides nothing: `ops/autoscaler/rules` does.
-It is not told anything by an earlier driver: after a takeover it begins anew. Source: JobAutoScalerImpl of Flink's
+An earlier driver hands nothing over: after a takeover the autoscaler begins anew. Source: JobAutoScalerImpl of Flink's
 Kubernetes operator (docs/spec/autoscaler.md).
 """
 
@@ -38,7 +38,7 @@ from penstock.ops.jobs.diagnosis.watermarks import GARBAGE, MOST, USED, Figures
 from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
 
 # ---------------------------------------------------------------------- autoscaler samples
-# What the autoscaler is told of a job: from what its tasks reported last to one sample of each
+# What the autoscaler knows of a job: from what its tasks reported last to one sample of each
 # vertex.
 #
 # Source: ScalingMetricCollector of Flink's Kubernetes operator
@@ -61,9 +61,9 @@ def samples_of(job: JobSnapshot, figures: Figures) -> dict[VertexId, VertexSampl
 
 def memory_of(job: JobSnapshot, figures: Figures) -> MemorySample:
     """Return the largest shares of all TaskManagers that are there; None where none has reported."""
-    told = [figures.process(name) for name, _ in _processes(job)]
-    garbage = [one[GARBAGE] / 1000 for one in told if GARBAGE in one]
-    used = [one[USED] / one[MOST] for one in told if USED in one and one.get(MOST, 0) > 0]
+    reported = [figures.process(name) for name, _ in _processes(job)]
+    garbage = [one[GARBAGE] / 1000 for one in reported if GARBAGE in one]
+    used = [one[USED] / one[MOST] for one in reported if USED in one and one.get(MOST, 0) > 0]
     return MemorySample(max(garbage, default=None), max(used, default=None))
 
 
@@ -153,7 +153,7 @@ Reported = Callable[[JobSnapshot], AbstractContextManager[Figures]]
 
 
 class JobAutoscaler:
-    """`tick` on one thread; the other methods on any."""
+    """Runs the autoscaler of one job. `tick` on one thread; the other methods on any."""
 
     def __init__(self, settings: AutoscalerSettings, job: RescaledJob, reported: Reported) -> None:
         self.settings = settings
@@ -188,7 +188,7 @@ class JobAutoscaler:
             try:
                 self.tick(wall_ms())
             except Exception:
-                # The job goes on without its autoscaler's help; the next look may succeed.
+                # The job continues without its autoscaler's help; the next look may succeed.
                 _LOG.exception("autoscaler FAILED")
 
     def tick(self, now_ms: int) -> None:
@@ -218,7 +218,7 @@ class JobAutoscaler:
                 self._rescale(machine, snapshot, effect, now_ms)
 
     def _note_start(self, machine: Autoscaler, job: JobSnapshot, running_ms: int) -> None:
-        """Tell the machine that other attempts run than before."""
+        """Report to the machine that other attempts run than before."""
         began = tuple(one.attempt for vertex in job.vertices for one in vertex.attempts)
         parallelism = {one.facts.vertex_id: one.facts.parallelism for one in job.vertices}
         if began == self._began and parallelism == self._parallelism:

@@ -97,16 +97,16 @@ _ACTIONS: Final = ("take", "inspect", "dispose", "check")
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options. What follows `--` belongs to the program: argparse takes it only right behind the other positions."""
+    """The options. What follows `--` belongs to the program: argparse takes it only right after the other positions."""
     place = list(arguments).index("--") if "--" in arguments else len(arguments)
     options = parser().parse_args(_with_action(arguments[:place]))
-    behind = list(arguments[place + 1 :])
-    if behind and not hasattr(options, "arguments"):
+    rest = list(arguments[place + 1 :])
+    if rest and not hasattr(options, "arguments"):
         parser().error(
-            f"'{options.command}' runs no program, but got arguments for one: {' '.join(behind)}"
+            f"'{options.command}' runs no program, but got arguments for one: {' '.join(rest)}"
         )
-    if behind:
-        options.arguments = [*options.arguments, *behind]
+    if rest:
+        options.arguments = [*options.arguments, *rest]
     return options
 
 
@@ -211,8 +211,8 @@ def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
     inspects.add_argument("--rows", type=positive, default=20, help="how many rows (20)")
     checks = actions.add_parser(
         "check",
-        help="tell what a program would make of each state, without running a job; exit code 0: "
-        "it would be restored, 1: refused, 2: it cannot be told",
+        help="show what a program would make of each state, without running a job; exit code 0: "
+        "it would be restored, 1: refused, 2: it cannot be decided",
     )
     checks.add_argument("script", help="the program; it runs up to its first execute()")
     for action in (checks, inspects, disposes):

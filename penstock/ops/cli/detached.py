@@ -40,7 +40,7 @@ _WITHOUT_REST: Final = re.compile(r"^penstock: job '.*': \d+ vertices, [^;\n]*$"
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A job that runs. `job_id`, `address` "": the driver has no REST server, so nobody tells."""
+    """A job that runs. `job_id`, `address` "": the driver has no REST server, so they are unknown."""
 
     job_id: str = ""
     name: str = ""
@@ -63,7 +63,7 @@ def run_detached(options: argparse.Namespace, conf: Mapping[str, str]) -> int:
     child, started = in_background(attached(options), log, look, "the job does not run yet")
     if started is None and child.returncode:
         return say_end("the program", child, log)
-    return _told(started, child.pid, log, options)
+    return _show(started, child.pid, log, options)
 
 
 def attached(options: argparse.Namespace) -> list[str]:
@@ -114,7 +114,7 @@ def in_background(
         )
     try:
         return child, _awaited(child, log, look, complaint)
-    except BaseException:  # It was not told of, so it must not stay.
+    except BaseException:  # Nobody knows of the process, so it must not stay.
         end_process(child)
         raise
 
@@ -198,24 +198,24 @@ def tail(log: Path) -> str:
     return "\n".join(lines[-_TAIL_LINES:])
 
 
-def _told(started: Started | None, pid: int, log: Path, options: argparse.Namespace) -> int:
-    told = {"job": "", "name": "", "address": ""}
+def _show(started: Started | None, pid: int, log: Path, options: argparse.Namespace) -> int:
+    job = {"job": "", "name": "", "address": ""}
     if started is None:
         lines = ["the program has ended"]
     elif not started.job_id:
         lines = [f"process {pid} runs the program; its job has no REST server to ask"]
     else:
-        told = {"job": started.job_id, "name": started.name, "address": started.address}
+        job = {"job": started.job_id, "name": started.name, "address": started.address}
         lines = [
             f"job '{started.name}' ({started.job_id}) runs in process {pid}",
             f"REST: {started.address}",
         ]
-    value = {**told, "pid": pid, "log": str(log)}
+    value = {**job, "pid": pid, "log": str(log)}
     return shown(value, options, "\n".join([*lines, f"log:  {log}"]))
 
 
 def end_process(child: subprocess.Popen[bytes]) -> None:
-    """End a process that nobody was told of. Its job is cancelled first."""
+    """End a process that nobody knows of. Its job is cancelled first."""
     if child.poll() is not None:
         return
     child.send_signal(signal.SIGINT)

@@ -80,7 +80,7 @@ def add_session_place(runs: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     runs.add_argument(
         "-sae", "--shutdownOnAttachedExit", dest="ends_with_client", action="store_true",
-        help="with -m: Ctrl-C cancels the job; without it the job goes on in the session",
+        help="with -m: Ctrl-C cancels the job; without it the job continues in the session",
     )  # fmt: skip
     runs.add_argument("--token", help="with -m: the session's token, if it is not found by itself")
     runs.add_argument(

@@ -1,4 +1,4 @@
-"""`penstock savepoint check`: tells what becomes of each state of a savepoint, without running the job.
+"""`penstock savepoint check`: shows what becomes of each state of a savepoint, without running the job.
 
 The program runs up to its first `execute()`. Does not judge states: that is `engine/hosting/checkpoints/restore_check.py`.
 

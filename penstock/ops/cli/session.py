@@ -59,9 +59,9 @@ def _session_detached(options: argparse.Namespace) -> int:
     child, found = in_background(_attached(options), log, _answer, complaint)
     if found is None:
         return say_end("the session", child, log)
-    address, told = found
-    state = "takes jobs" if told["ready"] else "stands by, because another session leads"
-    value = {"address": address, "pid": child.pid, "log": str(log), "ready": told["ready"]}
+    address, session = found
+    state = "takes jobs" if session["ready"] else "stands by, because another session leads"
+    value = {"address": address, "pid": child.pid, "log": str(log), "ready": session["ready"]}
     text = f"session in process {child.pid} {state}\nREST: {address}\nlog:  {log}"
     return shown(value, options, text)
 
@@ -108,11 +108,11 @@ def _attached(options: argparse.Namespace) -> list[str]:
 
 
 def _answer(pid: int) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the address of the session, and what it tells, if it takes jobs or stands by."""
+    """Return the address of the session, and its answer, if it takes jobs or stands by."""
     for one in drivers():
         if one.pid == pid:
             with contextlib.suppress(RemoteError):
-                told = RestClient(one.address, one.token).get("/session")
-                if told["session"] and (told["ready"] or told["stands-by"]):
-                    return one.address, told
+                answer = RestClient(one.address, one.token).get("/session")
+                if answer["session"] and (answer["ready"] or answer["stands-by"]):
+                    return one.address, answer
     return None

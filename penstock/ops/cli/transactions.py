@@ -31,7 +31,7 @@ class Kept(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """`lines`: what will be done. `carry_out`: does it. `done`: said behind it."""
+    """What a command will do. `lines`: the plan in words. `carry_out`: does it. `done`: printed after it."""
 
     lines: Sequence[str]
     carry_out: Callable[[], None]

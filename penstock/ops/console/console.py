@@ -63,7 +63,7 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 
 
 class LineWriter:
-    """`put` returns at once; `close` waits a bounded time for the console."""
+    """Writes lines on a thread of its own. `put` returns at once; `close` waits a bounded time for the console."""
 
     def __init__(self) -> None:
         self._worker = WorkerThreads("penstock-console", capacity=_WAITING_MAX)
@@ -102,13 +102,13 @@ _MOST_SUBTASKS: Final = 8
 
 
 def first_line(event: LogEvent) -> str:
-    """Return the line of an event that is told for the first time, without a line feed."""
+    """Return the line of an event that is shown for the first time, without a line feed."""
     subtasks = () if event.attempt_id is None else (event.attempt_id.subtask,)
     return f"{_head(event, subtasks)}: {event.text}"
 
 
 def repeated_line(repeats: Repeats) -> str:
-    """Return the line that tells how often an event has repeated, with the newest one as example."""
+    """Return the line that says how often an event has repeated, with the newest one as example."""
     example = repeats.event.text.split("\n", 1)[0]
     times = "once more" if repeats.times == 1 else f"{repeats.times:,} more times"
     return f"{_head(repeats.event, repeats.subtasks)}: {example} ... {times}"
@@ -154,7 +154,7 @@ class Console(JobObserver):
         self._is_live = (
             self._shows_progress and settings.get(ConsoleOptions.LIVE) and is_live(sys.stderr)
         )
-        self._tells_places = self._shows_progress and (
+        self._shows_places = self._shows_progress and (
             self._is_live or settings.is_set(ConsoleOptions.PROGRESS)
         )
         interval = (
@@ -221,8 +221,8 @@ class Console(JobObserver):
         subtasks = sum(parallelism_of(replaced.job_graph).values())
         if replaced.is_planned:
             kept = sum(one.vertex_id in replaced.kept for one in replaced.former)
-            beside = f"; {kept} of them did not stop" if kept else ""
-            self._say(f"rescaled from {len(replaced.former)} to {subtasks} subtasks{beside}")
+            unstopped = f"; {kept} of them did not stop" if kept else ""
+            self._say(f"rescaled from {len(replaced.former)} to {subtasks} subtasks{unstopped}")
         else:
             self._say_that_it_restarts(subtasks, replaced.checkpoint_id)
 
@@ -252,13 +252,13 @@ class Console(JobObserver):
         text = "\n".join(who + line for line in output.text.split("\n"))
         self._writer.put(stream, text + "\n")
 
-    def on_log_events(self, told: LogEvents) -> None:
+    def on_log_events(self, events: LogEvents) -> None:
         """Show warnings and errors of functions. What repeats is counted, and shown less and less often."""
         now_ms = monotonic_ms()
-        for event in told.events:
+        for event in events.events:
             if self._folding.take(event, now_ms):
                 self._writer.put(sys.stderr, f"{first_line(event)}\n")
-        self._folding.left_out += told.left_out
+        self._folding.left_out += events.left_out
 
     def _show_repeats(self, *, is_all: bool = False) -> None:
         for repeats in self._folding.due(monotonic_ms(), is_all=is_all):
@@ -290,8 +290,8 @@ class Console(JobObserver):
         self._show_repeats(is_all=True)
         if self._is_live:
             self._writer.call(lambda: LIVE_VIEW.remove(self))
-        if self._tells_places:
-            self._tell_places(status, job)
+        if self._shows_places:
+            self._show_places(status, job)
         if status is not JobStatus.FINISHED and job.kept_checkpoint is not None:
             folder, _ = parted(job.kept_checkpoint)
             self._say(
@@ -300,7 +300,7 @@ class Console(JobObserver):
             )
         self._writer.close()
 
-    def _tell_places(self, status: JobStatus, job: JobView) -> None:
+    def _show_places(self, status: JobStatus, job: JobView) -> None:
         tasks: dict[ResourceId, list[str]] = {}
         for place in job.where_tasks_ran():
             if place.location is not None:

@@ -31,7 +31,7 @@ _BLOCKED: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`least`, `most`: the widths of the window, in characters, at which it is shown."""
+    """A column of a table. `least`, `most`: the widths of the window, in characters, at which it is shown."""
 
     title: str
     text: Callable[[VertexRow], str]

@@ -1,6 +1,6 @@
 """How a notebook shows a job: drawn when somebody looks, and again while the job runs, in the same place.
 
-Knows IPython only where a notebook calls it, and needs nothing of it elsewhere. Source: IPython's rich display protocol.
+Knows IPython only where a notebook calls it, and needs nothing from IPython elsewhere. Source: IPython's rich display protocol.
 
 A job as a notebook shows it: its state, its vertices with their rates, and the verdict, as HTML and as text. Pure.
 
@@ -44,7 +44,7 @@ _STYLE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class JobPicture:
-    """`sentences`: the verdict. `id_text`: the job's id."""
+    """A job as a notebook shows it. `sentences`: the verdict. `id_text`: the job's id."""
 
     id_text: str
     snapshot: Snapshot
@@ -79,7 +79,7 @@ def _cell(_column: Column, text: str, style: str) -> str:
 
 
 def picture_of(job: JobSnapshot, sentences: Iterable[str], rates: Rates) -> JobPicture:
-    """Return the job as it is now. `rates`: told of the job before."""
+    """Return the job as it is now. `rates`: have seen the job before."""
     return JobPicture(job.job_id, snapshot_of(job, rates), tuple(sentences))
 
 
@@ -89,7 +89,7 @@ _PAUSE_S: Final = 1.0
 
 @runtime_checkable
 class Watched(Protocol):
-    """A job that is recorded. `look`: returns what is known of it now; None: nobody records it."""
+    """A job that is recorded. `look`: returns its snapshot of now; None: nobody records it."""
 
     @property
     def look(self) -> Look | None: ...

@@ -27,7 +27,7 @@ _LEAST_WINDOW_S: Final = 3.0
 class VertexRow:
     """One job vertex. Rates are records a second. `busy`, `backpressured`: shares from 0 to 1 of the subtask that has most.
 
-    `lag_ms`: how far the lowest watermark is behind the clock; None: there is no watermark.
+    `lag_ms`: how far the lowest watermark lags the clock; None: there is no watermark.
     """
 
     name: str
@@ -43,7 +43,7 @@ class VertexRow:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The progress of a job at one moment. `checkpoint`: in words; empty if there is nothing to tell."""
+    """The progress of a job at one moment. `checkpoint`: in words; empty if there is nothing to show."""
 
     job_name: str
     status: JobStatus
@@ -101,7 +101,7 @@ def _is_less(new: tuple[int, int], old: tuple[int, int]) -> bool:
 
 
 def snapshot_of(job: JobSnapshot, rates: Rates) -> Snapshot:
-    """Return the progress of a job. `rates`: told of the job before; of one that has ended the averages are shown."""
+    """Return the progress of a job. `rates`: have seen the job before; of one that has ended the averages are shown."""
     passed_s = max(0, job.lasted_ms) / 1000
     counters = {
         vertex.facts.vertex_id: (
@@ -156,7 +156,7 @@ def _checkpoints(job: JobSnapshot) -> str:
 
 
 def line_of(snapshot: Snapshot) -> str:
-    """Return all of it in one line, for a file or a notebook."""
+    """Return a snapshot as one line, for a file or a notebook."""
     vertices = [
         f"{row.name}: {row.states}, in {row.records_in:,} ({row.in_per_s:,.0f}/s), "
         f"out {row.records_out:,} ({row.out_per_s:,.0f}/s), busy {row.busy:.0%}, "

@@ -62,8 +62,8 @@ from penstock.ops.doctor.findings import (
 # The driver's side of the probes: listens where a job's JobManager would, and lets tasks dial
 # each other.
 #
-# When the expected number of tasks has dialled, or the time is over, each task is told one task
-# at every other place, and dials it. All tasks are released when all have done so.
+# When the expected number of tasks has dialled, or the time is over, each task gets the address
+# of one task at every other place, and dials it. All tasks are released when all have done so.
 
 
 _MOST_PEERS: Final = 64
@@ -91,7 +91,7 @@ class Meeting:
         self._tasks = tasks
         self._wait_s = wait_s
         self._changed = threading.Condition()
-        self._told: dict[int, dict[str, Any]] = {}
+        self._introduced: dict[int, dict[str, Any]] = {}
         self._done = 0
         self._threads: list[threading.Thread] = []
         self._is_over = False
@@ -119,30 +119,32 @@ class Meeting:
     def _serve(self, lines: Lines) -> None:
         with contextlib.suppress(OSError, ExternalError), lines.sock:
             lines.sock.settimeout(self._wait_s)
-            told = lines.receive()
-            if told is not None:
-                self._introduce(told, lines)
+            introduction = lines.receive()
+            if introduction is not None:
+                self._introduce(introduction, lines)
 
-    def _introduce(self, told: dict[str, Any], lines: Lines) -> None:
+    def _introduce(self, introduction: dict[str, Any], lines: Lines) -> None:
         with self._changed:
-            self._told[told["task"]] = told
+            self._introduced[introduction["task"]] = introduction
             self._changed.notify_all()
             self._changed.wait_for(
-                lambda: self._is_over or len(self._told) >= self._tasks, self._wait_s
+                lambda: self._is_over or len(self._introduced) >= self._tasks, self._wait_s
             )
-            peers = self._peers_of(told)
+            peers = self._peers_of(introduction)
         lines.send(peers)
         lines.receive()
         with self._changed:
             self._done += 1
             self._changed.notify_all()
             self._changed.wait_for(
-                lambda: self._is_over or self._done >= len(self._told), self._wait_s
+                lambda: self._is_over or self._done >= len(self._introduced), self._wait_s
             )
 
-    def _peers_of(self, told: dict[str, Any]) -> list[list[Any]]:
+    def _peers_of(self, introduction: dict[str, Any]) -> list[list[Any]]:
         """Return [task, host, port] of one task at each place other than its own."""
-        by_place = {one["place"]: one for one in self._told.values() if one is not told}
+        by_place = {
+            one["place"]: one for one in self._introduced.values() if one is not introduction
+        }
         return [[one["task"], *one["data"]] for one in list(by_place.values())[:_MOST_PEERS]]
 
 
@@ -162,7 +164,7 @@ _SAID: Final = re.compile(r"(PYTHON_VERSION_MISMATCH.*|Cannot run program.*|\w+E
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`facts`: what was found, a line each. `findings`: problems, the worst first."""
+    """The result of `penstock doctor`. `facts`: what was found, a line each. `findings`: problems, the worst first."""
 
     facts: tuple[str, ...]
     findings: tuple[Finding, ...]
@@ -189,7 +191,7 @@ def examine(spark: SparkSession, settings: Settings) -> Diagnosis:
         tasks = min(total, _MOST_TASKS) or _UNKNOWN_TASKS
         probed, more = _Probes(context, settings, tasks).run()
         found += more
-        facts += _told(probed)
+        facts += _facts_of(probed)
     return Diagnosis(tuple(facts), tuple(sorted(found, key=urgency)))
 
 
@@ -236,7 +238,7 @@ def _own_modules(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _told(probed: Sequence[ExecutorFacts]) -> list[str]:
+def _facts_of(probed: Sequence[ExecutorFacts]) -> list[str]:
     if not probed:
         return []
     executors = len({(one.host, one.process) for one in probed})
@@ -286,11 +288,11 @@ class _Probes:
                 "wait_s": 2 * _WAIT_S,
             }
             try:
-                told = self._submit(order)
+                answers = self._submit(order)
             except Exception as error:
                 # Errors of Py4J are of many kinds; all mean that the tasks could not run.
                 return [], [self._not_run(str(error))]
-        facts = [ExecutorFacts(**one) for one in told]
+        facts = [ExecutorFacts(**one) for one in answers]
         driver = DriverFacts(
             f"{endpoint.dialled_host}:{meeting.port}",
             platform.python_version(),
@@ -319,8 +321,10 @@ class _Probes:
         limit.start()
         try:
             rdd = context.parallelize(range(self._tasks), self._tasks)
-            told: list[dict[str, Any]] = rdd.mapPartitionsWithIndex(_body(order, archive)).collect()
-            return told
+            answers: list[dict[str, Any]] = rdd.mapPartitionsWithIndex(
+                _body(order, archive)
+            ).collect()
+            return answers
         finally:
             limit.cancel()
             archive.destroy()

@@ -14,7 +14,7 @@ from penstock.engine.model.texts.amounts import counted
 _SHOWN: Final = 3
 _LITTLE_MB: Final = 1024
 
-_Told = TypeVar("_Told", bound=Hashable)
+_Report = TypeVar("_Report", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,10 @@ class ExecutorFacts:
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """`control`: the address that tasks dial, host:port. `modules`: the driver's versions."""
+    """The driver as the probes know it.
+
+    `control`: the address that tasks dial, host:port. `modules`: the driver's versions.
+    """
 
     control: str
     python: str
@@ -53,7 +56,7 @@ class Slots:
     """Spark's task slots, and what a streaming job needs of them.
 
     `total` None: Spark starts executors as they are needed. `wanted`: number of TaskManagers, and
-    `why` so many. `cores_each`: Spark cores of one TaskManager. `slots_each`: its slots.
+    `why` this number. `cores_each`: Spark cores of one TaskManager. `slots_each`: its slots.
     """
 
     total: int | None
@@ -165,7 +168,7 @@ def _control(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> Iterator[Fi
         yield Finding(
             f"the driver cannot be reached at {driver.control} from {_some(hosts)}: {error}",
             "set jobmanager.rpc.address to an address of the driver that executors reach, "
-            "jobmanager.bind-host to 0.0.0.0 behind a NAT, and jobmanager.rpc.port to ports "
+            "jobmanager.bind-host to 0.0.0.0 if there is NAT, and jobmanager.rpc.port to ports "
             "that the firewall lets through",
             STREAMING,
         )
@@ -213,7 +216,7 @@ def _temporary(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
 
 
 def _folders(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
-    errors = ((told, one.host) for one in facts for told in one.folder_errors.items())
+    errors = ((reports, one.host) for one in facts for reports in one.folder_errors.items())
     for (folder, error), hosts in _hosts_by(errors).items():
         yield Finding(
             f"execution.checkpointing.dir {folder} cannot be used on {_some(hosts)}: {error}",
@@ -222,10 +225,10 @@ def _folders(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
         )
 
 
-def _hosts_by(told: Iterable[tuple[_Told, str]]) -> dict[_Told, list[str]]:
+def _hosts_by(reports: Iterable[tuple[_Report, str]]) -> dict[_Report, list[str]]:
     """Group the hosts by what they report."""
-    found: dict[_Told, set[str]] = defaultdict(set)
-    for text, host in told:
+    found: dict[_Report, set[str]] = defaultdict(set)
+    for text, host in reports:
         found[text].add(host)
     return {text: sorted(hosts) for text, hosts in found.items()}
 

@@ -29,7 +29,7 @@ EXIT_WAIT_S: Final = 30.0
 
 
 class Archivist:
-    """Any thread may call it. `say`: tells the user what went wrong."""
+    """Writes archives of jobs that have ended. Any thread may call it. `say`: prints what went wrong."""
 
     def __init__(self, job_registry: JobRegistry, say: Callable[[str], None]) -> None:
         self._job_registry = job_registry
@@ -67,7 +67,7 @@ class Archivist:
         self._job_registry.release(job_id)
 
     def finish(self, timeout_s: float) -> bool:
-        """Wait until all jobs that have ended are archived. Returns: whether they are. If not, the user is told which."""
+        """Wait until all ended jobs are archived. Returns: whether they are. If not, a line for the user names the others."""
         with self._changed:
             if self._changed.wait_for(self._is_done, 0.0 if is_in_a_hurry() else timeout_s):
                 return True

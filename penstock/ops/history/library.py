@@ -1,4 +1,4 @@
-"""All archives of some folders, as one history: which jobs there are, and what each archive tells.
+"""All archives of some folders, as one history: which jobs there are, and what each archive has.
 
 Knows both layouts of Flink: `<folder>/<job id>`, and `<folder>/<cluster id>/applications/<application id>` with a summary and jobs. An
 archive is read when it is new or has changed, and again when somebody asks for it. Any thread may call.
@@ -58,11 +58,11 @@ def is_id(name: str) -> bool:
 
 
 def write_archive(directory: str, job_id: JobId, entries: Iterable[tuple[str, Any]]) -> str:
-    """Write `<directory>/<job id>`: under another name first, so that nobody reads half of it. Returns: its path or URI.
+    """Write `<directory>/<job id>`: under another name first, so that nobody reads half a file. Returns: its path or URI.
 
     Whoever may list the folder may read the archive. A folder that is made here is this user's alone.
     Raises: ArchiveExists. ConfigurationError: the directory is of no known file system. ExternalError: it could not be written;
-    then nothing is left of it.
+    then no file is left.
     """
     files, folder = open_files(directory, is_checked=False)
     folder = folder.rstrip("/")
@@ -160,7 +160,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Archive:
-    """`kind`: `jobs` or `applications`. `overview`: its line in the list of all of that kind."""
+    """One archive. `kind`: `jobs` or `applications`. `overview`: its line in the list of all of that kind."""
 
     kind: str
     archive_id: str
@@ -169,7 +169,7 @@ class _Archive:
 
 
 class Library:
-    """Archives by kind and id, newest first. `refresh` looks at the folders; `answer` tells what an archive has at a path of the REST API."""
+    """Archives by kind and id, newest first. `refresh` looks at the folders; `answer` returns the answer to a REST path."""
 
     def __init__(self, directories: Sequence[str], retained_jobs: int = -1) -> None:
         """Raises ConfigurationError: a directory is of no known file system, or the number is 0 or below -1."""
@@ -341,7 +341,7 @@ def _overview(text: str, kind: str, archive_id: str) -> dict[str, Any]:
         (line,) = json.loads(text)[kind]
         is_right = line["jid" if kind == "jobs" else "id"] == archive_id
     except (ValueError, KeyError, TypeError) as error:
-        raise ArchiveDamaged(f"its /{kind}/overview does not tell of one of them") from error
+        raise ArchiveDamaged(f"its /{kind}/overview does not name one of them") from error
     if not is_right:
-        raise ArchiveDamaged(f"its /{kind}/overview does not tell of {archive_id}")
+        raise ArchiveDamaged(f"its /{kind}/overview does not name {archive_id}")
     return dict(line)

@@ -24,7 +24,10 @@ _MOST_BYTES: Final = 1 << 20
 
 
 class HistoryServer:
-    """`address`: for people and clients. `jobs`: how many there were at the start."""
+    """A REST server that answers from archives.
+
+    `address`: for people and clients. `jobs`: how many there were at the start.
+    """
 
     def __init__(self, directories: Sequence[str], settings: Settings) -> None:
         """Read the folders and take the port. Raises ConfigurationError: a setting is wrong, or the port is taken."""

@@ -34,7 +34,7 @@ from penstock.ops.jobs.snapshots import (
 _REMEMBERED_FIGURES: Final = 10_000
 MOST_BRIEFS: Final = 60
 MOST_FAILED: Final = 20
-"""So many failed ones are kept besides, when others have taken their place."""
+"""How many failed checkpoints are kept in addition, when others have taken their place."""
 _QUANTILES: Final = (0.5, 0.9, 0.95, 0.99, 0.999)
 END_TO_END: Final = "end_to_end_duration"
 _NONE: Final[Mapping[VertexId, frozenset[int]]] = {}
@@ -90,7 +90,7 @@ def brief_of(checkpoint: CheckpointSnapshot, now_ms: int) -> CheckpointBrief:
 
 
 def first_missing(checkpoint: CheckpointSnapshot) -> tuple[VertexId, int] | None:
-    """Return the first subtask from the sources on that has not acknowledged: those behind it wait for its barrier."""
+    """Return the first subtask from the sources on that has not acknowledged: those downstream wait for its barrier."""
     for vertex_id in checkpoint.subtasks:
         for subtask in missing_of(checkpoint, vertex_id):
             return vertex_id, subtask

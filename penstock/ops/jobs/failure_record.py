@@ -47,7 +47,10 @@ class UserLine:
 
 @dataclass(frozen=True, slots=True)
 class FailureText:
-    """`exception`: the class of the error. `headline`: its own line. Empty or None: the text does not say it."""
+    """The text of an error, taken apart.
+
+    `exception`: the class of the error. `headline`: its own line. Empty or None: the text does not say it.
+    """
 
     exception: str
     headline: str
@@ -89,9 +92,9 @@ def _user_lines(lines: list[str]) -> Iterator[UserLine]:
         found = _FRAME.fullmatch(lines[place])
         if found is None or is_ours(found[1]) or _NOT_THE_USERS.search(found[1]):
             continue
-        behind = lines[place + 1] if place + 1 < len(lines) else ""
-        is_source = behind.startswith("    ") and not _MARKS.issuperset(behind)
-        yield UserLine(found[1], int(found[2]), found[3], behind.strip() if is_source else "")
+        next_line = lines[place + 1] if place + 1 < len(lines) else ""
+        is_source = next_line.startswith("    ") and not _MARKS.issuperset(next_line)
+        yield UserLine(found[1], int(found[2]), found[3], next_line.strip() if is_source else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class FailuresSeen:
 
 MOST_GROUPS: Final = 100
 MOST_PLACES: Final = 20
-"""So many subtasks and TaskManagers of a group are named; all are counted."""
+"""How many subtasks and TaskManagers of a group are named; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +170,10 @@ def _counted(counts: Mapping[T, int], one: T) -> Mapping[T, int]:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroups:
-    """`groups`: the one with the newest failure first. `forgotten`: how many older groups there were."""
+    """The failures of one job by their fingerprints.
+
+    `groups`: the one with the newest failure first. `forgotten`: how many older groups there were.
+    """
 
     groups: tuple[FailureGroup, ...] = ()
     forgotten: int = 0
@@ -177,7 +183,7 @@ NO_GROUPS: Final = FailureGroups()
 
 
 class FailureRecord:
-    """`entries`: the newest failures, as they were told last."""
+    """The failures of one job. `entries`: the newest ones, as last reported."""
 
     def __init__(self) -> None:
         self.entries: tuple[tuple[FailureSeen, tuple[FailureSeen, ...]], ...] = ()
@@ -187,7 +193,7 @@ class FailureRecord:
         self._forgotten = 0
 
     def apply(self, event: FailuresSeen) -> None:
-        """Take all entries of the history. Those that were told before are counted once, by their numbers."""
+        """Take all entries of the history. Those that came before are counted once, by their numbers."""
         self.entries = event.entries
         former, self._keys = self._keys, {}
         last = self._seen

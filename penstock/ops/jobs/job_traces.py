@@ -3,8 +3,8 @@
 Spans and events of one job, from the events of its life: checkpoints, starts, recoveries, changes of status, failures.
 
 Knows no clock and no reporter. One thread calls it, after the record of the job has taken the same event. Source: Flink
-CheckpointStatsTracker, JobMaster, JobFailureMetricReporter. Differs: `JobRecovery` is Penstock's own, and a job that is started tells
-its restored bytes as far as tasks have reported them.
+CheckpointStatsTracker, JobMaster, JobFailureMetricReporter. Differs: `JobRecovery` is Penstock's own, and the start of
+a job has its restored bytes as far as tasks have reported them.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _TYPES: Final = {
 
 
 def checkpoint_attributes(checkpoint: CheckpointSnapshot) -> dict[str, AttributeValue]:
-    """What spans and events tell of a checkpoint."""
+    """The attributes of a checkpoint's spans and events."""
     figures = figures_of(checkpoint)
     return {
         "checkpointId": checkpoint.checkpoint_id,
@@ -176,7 +176,7 @@ _ALL_RUN: Final = (
 )
 _FAILURES: Final = "org.apache.flink.runtime.scheduler.adaptive.JobFailureMetricReporter"
 _CLOCKS_DIFFER_MS: Final = 100
-"""The time of a failure of the whole job may be told so much differently each time: two clocks are compared anew."""
+"""The reported time of a failure of the whole job may differ by this much each time: two clocks are compared anew."""
 _GIVEN_UP: Final = frozenset({JobStatus.FAILING, JobStatus.FAILED})
 
 
@@ -203,7 +203,7 @@ class _Failure:
 
 
 class JobTraces:
-    """`is_wanted`: somebody takes what it tells. If not, it does not add up checkpoints."""
+    """The spans and events of one job. `is_wanted`: somebody takes them. If not, checkpoints are not added up."""
 
     def __init__(self, record: JobRecord, host: str) -> None:
         """`host`: the driver's machine."""
@@ -262,13 +262,13 @@ class JobTraces:
         yield self._event(_MASTER, "JobStatusChangeEvent", at_ms, {"newJobStatus": str(status)})
 
     def _failed(self, event: FailuresSeen, at_ms: int) -> Iterator[Trace]:
-        """Tell failures that are new. The history is told as a whole: it forgets the oldest ones, and may name another root."""
+        """Report new failures. The history comes as a whole: it forgets the oldest ones, and may name another root."""
         attempts, job_ms = self._failed_attempts, self._failed_ms
-        told = [(root, (root, *others)) for root, others in event.entries]
-        everything = [one for _, ones in told for one in ones]
+        entries = [(root, (root, *others)) for root, others in event.entries]
+        everything = [one for _, ones in entries for one in ones]
         self._failed_attempts = {one.attempt_id for one in everything if one.attempt_id}
         self._failed_ms = [one.at_ms for one in everything if one.attempt_id is None]
-        for root, ones in told:
+        for root, ones in entries:
             is_known = any(one.attempt_id in attempts for one in ones) or (
                 root.attempt_id is None
                 and any(abs(root.at_ms - one_ms) <= _CLOCKS_DIFFER_MS for one_ms in job_ms)
@@ -320,7 +320,7 @@ class JobTraces:
     # ------------------------------------------------------------------ spans that end later
 
     def _initialized(self, *, is_last: bool) -> Iterator[Trace]:
-        """Tell a start when its tasks have said how much they restored. `is_last`: nobody says more."""
+        """Report a start when its tasks have said how much they restored. `is_last`: nobody says more."""
         start = self._start
         if start is None or start.ready_ms < 0:
             return
@@ -364,7 +364,7 @@ class JobTraces:
             attributes["checkpointId"] = self._restored.checkpoint_id
         yield self._span("JobRecovery", (failure.began_ms, at_ms), attributes, RECOVERY_SCOPE)
 
-    # ------------------------------------------------------------------ how it is told
+    # ------------------------------------------------------------------ form of the spans
 
     def _span(
         self,

@@ -13,7 +13,10 @@ MOST_CHANGES: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """`changes`: each state and when it began, in epoch ms, oldest first. `forgotten`: how many older ones there were."""
+    """The states of one thing over time.
+
+    `changes`: each state and when it began, in epoch ms, oldest first. `forgotten`: how many older ones there were.
+    """
 
     changes: tuple[tuple[str, int], ...] = ()
     forgotten: int = 0
@@ -23,7 +26,7 @@ NO_LANE: Final = Lane()
 
 
 class LaneRecord:
-    """Told of each state in order. One that lasts is one change, however often it is told."""
+    """Takes each state in order. A state that lasts is one change, however often it is reported."""
 
     def __init__(self) -> None:
         self._changes: deque[tuple[str, int]] = deque(maxlen=MOST_CHANGES)
@@ -36,7 +39,7 @@ class LaneRecord:
         self._forgotten += len(self._changes) == MOST_CHANGES
         self._changes.append((state, at_ms))
 
-    def told(self) -> Lane:
+    def lane(self) -> Lane:
         return Lane(tuple(self._changes), self._forgotten)
 
 

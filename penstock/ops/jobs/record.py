@@ -1,4 +1,4 @@
-"""One job as it is told: takes its events in order, and gives a snapshot at any time.
+"""Record of one job: takes its events in order, and gives a snapshot at any time.
 
 Knows no clock and no thread: each event comes with its time. One thread calls it. What has not changed since the last
 snapshot is the same object in the next one. Source: Flink ArchivedExecutionGraph, which Flink copies from the ExecutionGraph.
@@ -73,7 +73,7 @@ class JobRecord:
     def apply(self, event: Any, at_ms: int) -> None:
         """Take one event. `at_ms`: epoch milliseconds. Events of unknown kinds change nothing."""
         take = _TAKEN.get(type(event))
-        # The end is told twice: as it happens, and when everything is cleaned up.
+        # The end is reported twice: as it happens, and when everything is cleaned up.
         if take is None or (
             isinstance(event, JobStatusChanged) and event.status is self._job.status
         ):
@@ -182,7 +182,7 @@ class JobRecord:
     def _slots_missing(self, event: SlotsMissing, _at_ms: int) -> None:
         self._job = replace(self._job, missing_slots=event)
 
-    def _rescales_told(self, event: Rescales, at_ms: int) -> None:
+    def _rescales_changed(self, event: Rescales, at_ms: int) -> None:
         self._story.rescales = event
         self._changed_ms = at_ms
 
@@ -266,7 +266,7 @@ class _VertexRecord:
                 tuple(self._ios),
                 former,
                 tuple(self._reported_ms),
-                self._lane.told(),
+                self._lane.lane(),
             )
         return self._snapshot
 
@@ -319,7 +319,7 @@ _TAKEN: Final[dict[type, Callable[[JobRecord, Any, int], None]]] = {
     CheckpointRestored: lambda own, event, at_ms: own._checkpoints.restored(event, at_ms),
     FailuresSeen: JobRecord._failed,
     SlotsMissing: JobRecord._slots_missing,
-    Rescales: JobRecord._rescales_told,
+    Rescales: JobRecord._rescales_changed,
     RegisterTaskManager: JobRecord._registered,
     Heartbeat: JobRecord._heard,
     TaskManagerLost: JobRecord._lost,

@@ -73,7 +73,7 @@ class CheckpointFacts:
 
 @dataclass(frozen=True, slots=True)
 class RestartFacts:
-    """How a job restarts. `strategy`: in words. `most`: so many restarts, within `interval_ms` if that is given; None: no limit."""
+    """How a job restarts. `strategy`: in words. `most`: restarts, within `interval_ms` if given; None: no limit."""
 
     strategy: str = ""
     most: int | None = None
@@ -89,7 +89,7 @@ class ElasticFacts:
 
 
 class SpanDetail(StrEnum):
-    """How much the spans of checkpoints tell (`traces.checkpoint.span-detail-level`)."""
+    """How detailed the spans of checkpoints are (`traces.checkpoint.span-detail-level`)."""
 
     SPAN_PER_CHECKPOINT = "SPAN_PER_CHECKPOINT"
     SPAN_PER_CHECKPOINT_WITH_TASKS = "SPAN_PER_CHECKPOINT_WITH_TASKS"
@@ -109,7 +109,7 @@ class OptionFacts:
 
 @dataclass(frozen=True, slots=True)
 class ReportingFacts:
-    """What is told of a job: which times of its states are metrics, and how much the spans of its checkpoints tell."""
+    """What is reported of a job: which times of its states are metrics, and how detailed its checkpoints' spans are."""
 
     state_kinds: frozenset[StateKind] = frozenset({StateKind.CURRENT_TIME})
     span_detail: SpanDetail = SpanDetail.SPAN_PER_CHECKPOINT

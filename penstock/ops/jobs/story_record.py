@@ -30,7 +30,7 @@ STORIED: Final = frozenset({
     CheckpointEnded, CheckpointRestored, JobStatusChanged, RegisterTaskManager, ResetSubtasks,
     TaskManagerLost,
 })  # fmt: skip
-"""The kinds of events that are told."""
+"""The kinds of events that are part of the story."""
 
 
 class StoryKind(StrEnum):
@@ -51,7 +51,9 @@ class StoryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoryEvent:
-    """`at_ms`: epoch milliseconds. `checkpoints`: the first and the last one of completed checkpoints in a row. `taskmanager`: the one
+    """An entry of a job's story.
+
+    `at_ms`: epoch milliseconds. `checkpoints`: the first and the last one of completed checkpoints in a row. `taskmanager`: the one
     whose loss is the cause.
     """
 
@@ -64,7 +66,9 @@ class StoryEvent:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """`events`: oldest first. `forgotten_kinds`: how many older ones there were of each kind. `statuses`: those of the job over time.
+    """The story of one job.
+
+    `events`: oldest first. `forgotten_kinds`: how many older ones there were of each kind. `statuses`: those of the job over time.
 
     `rescales` None: nobody has asked to rescale the job.
     """
@@ -125,13 +129,13 @@ class StoryRecord:
         what = (
             f"{', '.join(changes)} subtasks" if changes else "no vertex has more or fewer subtasks"
         )
-        beside = f"; not stopped: {', '.join(map(repr, kept))}" if kept else ""
-        text = f"the job is rescaled at {place}: {what}{beside}"
+        unstopped = f"; not stopped: {', '.join(map(repr, kept))}" if kept else ""
+        text = f"the job is rescaled at {place}: {what}{unstopped}"
         self._add(StoryEvent(at_ms, StoryKind.RESCALE, text))
 
     def story(self) -> Story:
         """Return what has happened."""
-        events, statuses = tuple(self._events), self._statuses.told()
+        events, statuses = tuple(self._events), self._statuses.lane()
         return Story(events, dict(self._forgotten), statuses, self.rescales)
 
 
@@ -143,8 +147,8 @@ def _event_of(event: Any, at_ms: int) -> StoryEvent | None:
         cause = "" if lost is None else f" because TaskManager {lost} is lost"
         text = f"the job is {event.status}{cause}"
         return StoryEvent(at_ms, StoryKind.STATUS, text, taskmanager=lost)
-    told = _plain(event)
-    return None if told is None else StoryEvent(at_ms, *told)
+    plain = _plain(event)
+    return None if plain is None else StoryEvent(at_ms, *plain)
 
 
 def _plain(event: Any) -> tuple[StoryKind, str] | None:

@@ -37,10 +37,10 @@ _NOBODY: Final = repeat((None, None))
 
 
 class JobLanes:
-    """Of one job. `vertices`: by id; those for which there was no room have no lanes."""
+    """The states of one job's subtasks over time. `vertices`: by id; those for which there was no room have no lanes."""
 
     def __init__(self, has_room: Callable[[int], bool]) -> None:
-        """`has_room`: whether so many more subtasks can be kept."""
+        """`has_room`: whether this number of further subtasks can be kept."""
         self.vertices: dict[VertexId, SubtaskLanes] = {}
         self._has_room = has_room
         self._former: dict[VertexId, VertexSnapshot] = {}
@@ -128,7 +128,7 @@ def _percent(ms_per_s: float) -> int:
 
 
 _WORK_OF_A_VERTEX: Final = 25
-"""A row is as much work as so many subtasks."""
+"""A row is as much work as this number of subtasks."""
 _FLOWS: Final = attrgetter("records_in", "records_out", "bytes_in", "bytes_out")
 _NONE: Final = math.nan
 _Pair: TypeAlias = tuple[TaskIo, TaskIo, float]
@@ -136,7 +136,7 @@ _Pair: TypeAlias = tuple[TaskIo, TaskIo, float]
 
 
 class JobHistory:
-    """Of one job. `vertices`: by id; those for which there was no room have no history."""
+    """The figures of one job over time. `vertices`: by id; those for which there was no room have no history."""
 
     def __init__(self, has_room: Callable[[], bool]) -> None:
         """`has_room`: whether one more vertex can be kept."""
@@ -251,6 +251,6 @@ def _rates(pairs: Sequence[_Pair], subtasks: int) -> list[float]:
 
 
 def _lag(ios: Sequence[TaskIo], now_ms: int) -> float:
-    """Return how far the lowest watermark is behind the clock."""
+    """Return how far the lowest watermark lags the clock."""
     lag_ms = lag_of(min(io.watermark_ms for io in ios), now_ms)
     return _NONE if lag_ms is None else float(lag_ms)

@@ -26,7 +26,10 @@ BYTES_OF_SUBTASK: Final = 2 * STEPS
 
 
 class Step(NamedTuple):
-    """`at_ms`: when it began. `busy`, `blocked`: the share of each subtask in percent, or `UNKNOWN`; a byte for each subtask."""
+    """The shares of all subtasks at one time.
+
+    `at_ms`: when it began. `busy`, `blocked`: the share of each subtask in percent, or `UNKNOWN`; a byte for each subtask.
+    """
 
     at_ms: int
     busy: bytes
@@ -80,7 +83,7 @@ Rows: TypeAlias = Sequence[tuple[int, Row]]
 """Each with the time at which it begins, in epoch ms."""
 _ROW: Final = struct.Struct("<7f6H")
 _RATES: Final = 7
-"""So many figures are fractions; the others are whole numbers from 0 to 1,000."""
+"""How many figures are fractions; the others are whole numbers from 0 to 1,000."""
 _NO_SHARE: Final = 0xFFFF
 _MISSING: Final = _ROW.pack(*[math.nan] * _RATES, *[_NO_SHARE] * (len(FIGURES) - _RATES))
 _BLOCK: Final = 60

@@ -36,7 +36,7 @@ NEVER: Final = -1
 
 
 class StateKind(StrEnum):
-    """What is told of a state (`metrics.job.status.enable`)."""
+    """Which metrics a state has (`metrics.job.status.enable`)."""
 
     STATE = "STATE"
     CURRENT_TIME = "CURRENT_TIME"
@@ -126,7 +126,7 @@ class JobTimes:
             periods.put(at_ms, lasts=state is status)
 
     def measured(self, now_ms: int, kinds: Collection[StateKind]) -> Iterator[Measured]:
-        """The metrics at this time. `kinds`: what is told of each state."""
+        """The metrics at this time. `kinds`: the metrics of each state."""
         for state, periods in self._periods.items():
             yield from periods.measured(state.value.lower(), now_ms, kinds)
         yield _gauge("uptime", self._uptime(now_ms))
@@ -157,7 +157,7 @@ _WAITING: Final = (ExecutionState.CREATED, ExecutionState.SCHEDULED, ExecutionSt
 
 
 class DeploymentTimes:
-    """Of one job. `moved` at each change of an attempt, in order."""
+    """The times that one job spends on deployment. Call `moved` at each change of an attempt, in order."""
 
     def __init__(self, job_type: JobType) -> None:
         self._is_batch = job_type is JobType.BATCH
@@ -185,7 +185,7 @@ class DeploymentTimes:
         self._all_running.put(at_ms, lasts=False)
 
     def measured(self, now_ms: int, kinds: Collection[StateKind]) -> Iterator[Measured]:
-        """The metrics at this time. `kinds`: what is told of each."""
+        """The metrics at this time. `kinds`: the metrics of each."""
         yield from self._deploying.measured("deploying", now_ms, kinds)
         if not self._is_batch:
             name = "allSubTasksRunningOrFinished"

@@ -26,10 +26,10 @@ _SHOWN: Final = (
 _IDENTITY: Final = (
     "tm_id", "job_id", "task_id", "subtask_index", "task_attempt_num", "operator_id",
 )  # fmt: skip
-"""The variables that tell one place from all others."""
+"""The variables that distinguish one place from all others."""
 _Groups: TypeAlias = tuple[str, ...]
 Key: TypeAlias = tuple[str, tuple[str | None, ...], _Groups]
-"""What tells a counter from all others: name, identity of its place, values of its groups."""
+"""The identity of a counter: its name, the identity of its place, and the values of its groups."""
 _Described: TypeAlias = tuple[Component, Groups, str, MetricType]
 
 
@@ -45,7 +45,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`quantiles`: (quantile from 0 to 1, value)."""
+    """A summary as OpenTelemetry has it. `quantiles`: (quantile from 0 to 1, value)."""
 
     count: int
     sum: float
@@ -85,7 +85,7 @@ class OtlpPoints:
         self._sent: dict[Key, tuple[int, int]] = {}
         self._series: _Series | None = None
         self.fallen: set[str] = set()
-        """Names of counters that have been counted down. A delta cannot tell that, so such a point is left out."""
+        """Names of counters that have been counted down. A delta cannot say that, so such a point is left out."""
 
     def points(self, metrics: Iterable[ReportedMetric], now_ns: int) -> Iterator[Point]:
         """Return the points of a report. `now_ns`: its time, epoch ns."""

@@ -31,7 +31,7 @@ Labels: TypeAlias = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """Labels, and what tells them from others."""
+    """Labels, and what distinguishes them from others."""
 
     labels: Labels
     key: tuple[tuple[str, str], ...]

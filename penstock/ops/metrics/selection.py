@@ -81,7 +81,9 @@ def _refusal(text: str, cause: str) -> ConfigurationError:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`delimiter`: of identifiers. `excluded`, `additional`: variables without brackets. `scope_delimiter`: of the scopes that filters see.
+    """The names and variables of metrics that one reporter takes.
+
+    `delimiter`: of identifiers. `excluded`, `additional`: variables without brackets. `scope_delimiter`: of the scopes that filters see.
 
     `allowed`: if there are any, scope and name with dots must contain one of them.
     """

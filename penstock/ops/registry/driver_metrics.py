@@ -32,14 +32,14 @@ _UPDATE_S: Final = 5.0
 
 @dataclass(slots=True)
 class _Times:
-    """Of one job: its own states, and those of its tasks."""
+    """The times of one job: its own states, and those of its tasks."""
 
     job: JobTimes
     tasks: DeploymentTimes
 
 
 class DriverMetrics:
-    """`store`: where views and reporters look."""
+    """Metrics that the driver measures, its own and those of jobs. `store`: where views and reporters look."""
 
     def __init__(self) -> None:
         self.store = MetricStore()

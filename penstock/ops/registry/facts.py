@@ -1,4 +1,4 @@
-"""What a job is, as its snapshots tell it: from its graph and its settings, without secrets."""
+"""What a job is, as its snapshots show it: from its graph and its settings, without secrets."""
 
 from __future__ import annotations
 

@@ -62,11 +62,14 @@ MOST_WAITING: Final = 200_000
 
 
 class Recorder(JobObserver):
-    """`entries`: (event, epoch milliseconds), oldest first. Its owner pops from the left, on any one thread."""
+    """Collects the events of one job.
+
+    `entries`: (event, epoch milliseconds), oldest first. Its owner pops from the left, on any one thread.
+    """
 
     def __init__(self) -> None:
         self.entries: deque[tuple[Any, int]] = deque(maxlen=MOST_WAITING)
-        self._failures_told = 0
+        self._failures_noted = 0
 
     def _note(self, event: Any) -> None:
         self.entries.append((event, time.time_ns() // 1_000_000))
@@ -86,9 +89,9 @@ class Recorder(JobObserver):
             self._note(JobStatusChanged(event.status, 0))
 
     def _note_failures(self, history: ExceptionHistory) -> None:
-        if history.changes == self._failures_told:
+        if history.changes == self._failures_noted:
             return
-        self._failures_told = history.changes
+        self._failures_noted = history.changes
         offset_ms = wall_ms() - monotonic_ms()
         entries = tuple(
             (
@@ -181,7 +184,7 @@ class Histories:
         return True
 
     def _has_room_for(self, subtasks: int) -> bool:
-        """Whether the lanes of so many more subtasks can be kept."""
+        """Whether the lanes of this number of further subtasks can be kept."""
         while sum(job.subtasks for job in self._lanes.values()) + subtasks > self._most_subtasks:
             if not self._ended:
                 return False
@@ -301,7 +304,7 @@ class JobRegistry:
                 job.is_held = False
 
     def listen(self, listener: Listener) -> None:
-        """Tell a listener all spans and events of jobs from now on, on the thread that folds. It must return at once."""
+        """Hand a listener all spans and events of jobs from now on, on the thread that folds. It must return at once."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
 
@@ -399,14 +402,14 @@ class JobRegistry:
                     job.record.apply(event, at_ms)
                     if is_listed:
                         metrics.take(job.record.facts.job_id, event, at_ms)
-                        self._tell(job.traces, event, at_ms)
+                        self._notify(job.traces, event, at_ms)
                     continue
                 break
             give_way()
         job.snapshot = now = job.record.snapshot(wall_ms())
         return now
 
-    def _tell(self, traces: JobTraces, event: Any, at_ms: int) -> None:
+    def _notify(self, traces: JobTraces, event: Any, at_ms: int) -> None:
         traces.is_wanted = bool(self._listeners)
         for trace in traces.take(event, at_ms):
             for listener in self._listeners:

@@ -1,6 +1,6 @@
 """Asks a REST server: Penstock's, or Flink's own.
 
-Vertices of a job, and what parallelism they may have, as REST tells it and takes it.
+Vertices of a job, and what parallelism they may have, as REST answers and takes them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def polled(
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A part of a file. `name`: "" where the server does not tell it. `begin`: of the first byte of `data`."""
+    """A part of a file. `name`: "" where the server does not name it. `begin`: of the first byte of `data`."""
 
     name: str
     begin: int
@@ -74,7 +74,10 @@ class FilePart:
 
 
 class RestClient:
-    """`address`: for example `http://localhost:8081`. `token`: for requests that change something."""
+    """Asks one REST server.
+
+    `address`: for example `http://localhost:8081`. `token`: for requests that change something.
+    """
 
     def __init__(
         self, address: str, token: str | None = None, certificates: str | None = None
@@ -120,7 +123,7 @@ class RestClient:
     def file(self, path: str, begin: int = 0, end: int | None = None) -> FilePart | None:
         """Return a part of a file; None: there is nothing from `begin` on. Raises RemoteError.
 
-        `begin`: a negative one counts from the end. `end`: behind the last byte. A server that gives whole files only, as
+        `begin`: a negative one counts from the end. `end`: after the last byte. A server that gives whole files only, as
         Flink's does, is asked in vain for a part, so that it is cut out here.
         """
         last = "" if end is None else end - 1
@@ -144,7 +147,7 @@ class RestClient:
     def operation(self, path: str, body: Mapping[str, Any], status: str) -> dict[str, Any]:
         """Start an operation, wait for its end, and return its result.
 
-        `status`: the path that tells of it, with `{}` for its id. Raises RemoteError: it failed, or cannot be asked for.
+        `status`: the path of the operation, with `{}` for its id. Raises RemoteError: it failed, or cannot be asked for.
         """
         started = self.change("POST", path, body)["request-id"]
         return self.result(status.format(started), pauses()) or {}
@@ -152,15 +155,15 @@ class RestClient:
     def result(
         self, status: str, waits: Iterator[float], timeout_s: float | None = None
     ) -> dict[str, Any] | None:
-        """Wait for the result of the operation of which this path tells. None: there is none after this time.
+        """Wait for the result of the operation at this path. None: there is none after this time.
 
         Raises RemoteError: it cannot be asked for; OperationFailed: it failed.
         """
 
         def look() -> dict[str, Any] | None:
-            told = self.get(status)
-            found: dict[str, Any] = told["operation"]
-            return found if told["status"]["id"] == "COMPLETED" else None
+            answer = self.get(status)
+            found: dict[str, Any] = answer["operation"]
+            return found if answer["status"]["id"] == "COMPLETED" else None
 
         result = polled(look, waits, timeout_s)
         failure = result and (result.get("failure-cause") or result.get("failureCause"))
@@ -209,14 +212,14 @@ def _refusal(error: urllib.error.HTTPError) -> str:
         texts = json.loads(error.read())["errors"]
     except (ValueError, KeyError, TypeError):
         return f"the driver answered {error.code} {error.reason}"
-    told = [str(text).partition("\n\tat ")[0] for text in texts]
-    return "; ".join(told[1:] if told[:1] == [_NO_NEWS] and told[1:] else told)
+    errors = [str(text).partition("\n\tat ")[0] for text in texts]
+    return "; ".join(errors[1:] if errors[:1] == [_NO_NEWS] and errors[1:] else errors)
 
 
 def vertex_of(details: Mapping[str, Any], wanted: str) -> dict[str, Any]:
-    """Return the one vertex that is meant: by its id, the beginning of it, its name, or a part of its name.
+    """Return the one vertex that is meant: by its id, the beginning of its id, its name, or a part of its name.
 
-    `details`: the job, as `/jobs/:jobid` tells it. Raises RemoteError: there is none, or more than one.
+    `details`: the job, as `/jobs/:jobid` answers it. Raises RemoteError: there is none, or more than one.
     """
     vertices: list[dict[str, Any]] = details["vertices"]
     text = wanted.lower()
@@ -244,7 +247,7 @@ def requirements_with(
 ) -> dict[str, ParallelismBounds]:
     """Return the bounds of all vertices, by id. A vertex that is not asked for keeps what it has (`now`, by id).
 
-    A number is the upper bound; the lower one is then as it is, or less. `details`: the job, as `/jobs/:jobid` tells it.
+    A number is the upper bound; the lower one is then as it is, or less. `details`: the job, as `/jobs/:jobid` answers it.
     Raises RemoteError: there is no such vertex, or more than one.
     """
     found = dict(now)

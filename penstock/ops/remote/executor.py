@@ -43,7 +43,7 @@ _OF_THE_SESSION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """What a session tells of its size: enough of a host to build a job for it."""
+    """The size that a session reports: enough of a host to build a job for it."""
 
     parallelism: int
     slots: int
@@ -57,7 +57,7 @@ class _Sizes:
 
 
 class RemoteExecutor:
-    """`command_line`: options that those of the program override."""
+    """Submits the jobs of this program to a session. `command_line`: options that those of the program override."""
 
     def __init__(self, command_line: Mapping[str, str]) -> None:
         self._command_line = dict(command_line)

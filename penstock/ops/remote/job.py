@@ -3,7 +3,8 @@
 Source: Flink ClusterClientJobClientAdapter. As there, the job outlives its client, unless `execution.shutdown-on-attached-exit` is true:
 then Ctrl-C cancels it, as it does without a session.
 
-Tells a session that the client of a job lives, also while it reads no rows. A session cancels a job whose client is silent for long.
+Reports to a session that the client of a job lives, also while it reads no rows. A session cancels a job whose client is
+silent for long.
 
 Source: Flink ClientUtils.reportHeartbeatPeriodically; differs: for jobs whose rows the client collects, attached or not.
 """
@@ -48,7 +49,7 @@ _GONE: Final = frozenset({403, 404, 410})
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatTimes:
-    """In ms. `timeout_ms`: without a sign of life for so long, the session cancels the job."""
+    """The times of heartbeats, in ms. `timeout_ms`: after this time without a sign of life the session cancels the job."""
 
     interval_ms: int = 30_000
     timeout_ms: int = 180_000
@@ -99,7 +100,7 @@ class LivingReader:
 def _beat(
     rest: RestClient, job_id: JobId, times: HeartbeatTimes, over: queue.SimpleQueue[None]
 ) -> None:
-    """Until it is over, or the session does not know the job. One that does not answer is told again, as it may be started again."""
+    """Send heartbeats until the job is over or unknown. A session that does not answer may be started again."""
     while True:
         expires = wall_ms() + times.timeout_ms
         try:
@@ -121,7 +122,10 @@ _STANDBY: Final = 503
 
 
 class RemoteJob:
-    """`is_attached` False: `execute` does not wait for it. `ends_with_client`: Ctrl-C cancels it."""
+    """A job in a session.
+
+    `is_attached` False: `execute` does not wait for it. `ends_with_client`: Ctrl-C cancels it.
+    """
 
     def __init__(
         self,
@@ -221,7 +225,7 @@ class RemoteJob:
         self._session.rest.change("PUT", self._requirements, plain)
 
     def checkpoints(self) -> CheckpointStatistics:
-        """Times of single tasks are not told over REST and are 0. Raises RemoteError."""
+        """Return the statistics. REST has no times of single tasks: they are 0. Raises RemoteError."""
         return statistics_from(self._session.rest.get(f"{self._path}/checkpoints"))
 
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
@@ -238,14 +242,14 @@ class RemoteJob:
     def _look(self) -> JobOutcome | None:
         """Ask once. None: the job has not ended."""
         try:
-            told = self._session.rest.get(f"{self._path}/execution-result")
+            answer = self._session.rest.get(f"{self._path}/execution-result")
         except RemoteError as error:
             if error.status != _NOT_FOUND:
                 raise
             return self._as_dispatched()
-        if told["status"]["id"] != "COMPLETED":
+        if answer["status"]["id"] != "COMPLETED":
             return None
-        result = told["job-execution-result"]
+        result = answer["job-execution-result"]
         failure = result.get("failure-cause")
         return JobOutcome(
             _status_of(result["application-status"]),
@@ -308,14 +312,14 @@ def _status_of(application_status: str) -> JobStatus:
     return known.get(application_status) or JobStatus(application_status)
 
 
-def statistics_from(told: Mapping[str, Any]) -> CheckpointStatistics:
-    """Return the statistics of what `/jobs/:jobid/checkpoints` tells."""
-    counts, latest = told["counts"], told["latest"]
+def statistics_from(answer: Mapping[str, Any]) -> CheckpointStatistics:
+    """Return the statistics from the answer of `/jobs/:jobid/checkpoints`."""
+    counts, latest = answer["counts"], answer["latest"]
 
     def summary(entry: Mapping[str, Any] | None) -> CheckpointSummary | None:
         return None if entry is None else _summary(entry)
 
-    ended = [one for one in reversed(told["history"]) if one["status"] != "IN_PROGRESS"]
+    ended = [one for one in reversed(answer["history"]) if one["status"] != "IN_PROGRESS"]
     return CheckpointStatistics(
         in_progress=counts["in_progress"],
         completed=counts["completed"],

@@ -35,15 +35,15 @@ class Piece:
     def signed(self, key: bytes, what: str) -> dict[str, Any]:
         """Return it as plain data. `what`: the stream, and what its reader has chosen by chance."""
         rows = None if self.payload is None else b64encode(self.payload).decode()
-        told = {"number": self.number, "rows": rows, "failure": self.failure}
-        return {**told, "signature": _signature(key, what, self)}
+        fields = {"number": self.number, "rows": rows, "failure": self.failure}
+        return {**fields, "signature": _signature(key, what, self)}
 
 
-def opened(told: dict[str, Any], key: bytes | None, what: str) -> Piece:
-    """Return what `Piece.signed` told. `key` None: the connection vouches for it. Raises RemoteError: the session has not signed it."""
-    rows = told["rows"]
-    piece = Piece(told["number"], None if rows is None else b64decode(rows), told["failure"])
-    signature = str(told["signature"])
+def opened(answer: dict[str, Any], key: bytes | None, what: str) -> Piece:
+    """Return the piece that `Piece.signed` wrote. `key` None: the connection vouches for it. Raises RemoteError: forged."""
+    rows = answer["rows"]
+    piece = Piece(answer["number"], None if rows is None else b64decode(rows), answer["failure"])
+    signature = str(answer["signature"])
     if key is not None and not hmac.compare_digest(signature, _signature(key, what, piece)):
         raise RemoteError(
             "rows came that the cluster has not signed, so they are not opened. Somebody else "
@@ -86,8 +86,8 @@ def rows_of(session: Keyed, job_id: JobId, stream: str) -> Iterator[list[Any]]:
     chosen, number = secrets.token_hex(16), 0
     path = f"/session/jobs/{job_id}/rows/{stream}"
     while True:
-        told = _next(session, path, {"after": number, "chosen": chosen})
-        piece = opened(told, session.rows_key, f"{job_id}/{stream}/{chosen}")
+        answer = _next(session, path, {"after": number, "chosen": chosen})
+        piece = opened(answer, session.rows_key, f"{job_id}/{stream}/{chosen}")
         if piece.number != number + 1:
             raise RemoteError(f"piece {piece.number} of rows came instead of {number + 1}")
         number = piece.number
@@ -103,13 +103,13 @@ def _next(session: Keyed, path: str, query: dict[str, Any]) -> dict[str, Any]:
     answered_s = time.monotonic()
     for pause_s in pauses(0.005, 0.25):
         try:
-            told: dict[str, Any] = session.rest.get(path, **query)
+            answer: dict[str, Any] = session.rest.get(path, **query)
         except RemoteError as error:
             if error.status or time.monotonic() - answered_s > _PATIENCE_S:
                 raise
         else:
             answered_s = time.monotonic()
-            if told["number"]:
-                return told
+            if answer["number"]:
+                return answer
         time.sleep(pause_s)
     raise AssertionError

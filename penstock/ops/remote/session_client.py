@@ -34,7 +34,9 @@ from penstock.ops.rest.session_place import MEDIA
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """`speakers` None: a streaming job. Else a BATCH job, of which these vertices have rows or commits for the driver. `reads_rows`: the
+    """A job as it is sent to a session.
+
+    `speakers` None: a streaming job. Else a BATCH job, of which these vertices have rows or commits for the driver. `reads_rows`: the
     client takes collected rows.
     """
 
@@ -102,7 +104,7 @@ def session_address(settings: Settings) -> str:
 
 
 class SessionClient:
-    """`rest`: asks the session's REST server."""
+    """A client of one session. `rest`: asks the session's REST server."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises ConfigurationError, RemoteError: the address or the certificates cannot be used."""
@@ -120,29 +122,29 @@ class SessionClient:
         self.rows_key = bytes.fromhex(known.rows_key) if known and known.rows_key else None
 
     def about(self) -> dict[str, Any]:
-        """Return what the session tells of itself. Raises ConfigurationError: jobs of this process cannot be submitted there."""
-        told: dict[str, Any] = self.rest.get("/session")
-        if not told["session"]:
+        """Return what the session says of itself. Raises ConfigurationError: jobs of this process cannot be submitted there."""
+        answer: dict[str, Any] = self.rest.get("/session")
+        if not answer["session"]:
             raise ConfigurationError(
                 f"{self.rest.address} is the driver of a program and takes no jobs. Start a "
                 "session with `penstock session`, and name its address."
             )
-        if not told["ready"]:
+        if not answer["ready"]:
             raise RemoteError(
                 f"the session at {self.rest.address} does not lead: another one does, or it is "
                 "still recovering jobs. Submit to the leading session.",
                 503,
             )
-        check_versions(own_versions(), told["versions"])
-        return told
+        check_versions(own_versions(), answer["versions"])
+        return answer
 
     def submit(self, data: bytes) -> str:
         """Send a job, and wait until it is started. Returns: its id. Raises RemoteError with the session's words."""
         started = self.rest.send("/session/jobs", data, MEDIA, **own_versions())["request-id"]
         try:
-            told = self.rest.result(f"/session/jobs/{started}", pauses(0.02, 1.0)) or {}
+            answer = self.rest.result(f"/session/jobs/{started}", pauses(0.02, 1.0)) or {}
         except OperationFailed as error:
             raise RemoteError(
                 f"the session at {self.rest.address} did not start the job:\n{error}"
             ) from None
-        return str(told["job-id"])
+        return str(answer["job-id"])

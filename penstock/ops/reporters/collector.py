@@ -22,21 +22,21 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class MetricCollector(Collector):
-    """For one reporter."""
+    """Collects the metrics of one reporter."""
 
     def __init__(self, selection: Selection, *, filters_values: bool) -> None:
         self._selection = selection
         self._filters_values = filters_values
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def collect(self) -> Iterator[Metric]:
         """Return all metrics as they are now."""
         families = Families(self._selection, filters_values=self._filters_values)
         with lent_metrics() as metrics:
             families.take(metrics)
-        for name in families.left_out - self._told:
+        for name in families.left_out - self._logged:
             _LOG.warning("metric=%s LEFT OUT cause=histograms and others have the same name", name)
-        self._told |= families.left_out
+        self._logged |= families.left_out
         for family in families:
             yield _metric(family)
 

@@ -69,30 +69,30 @@ class MetricReport:
         self._sender = sender
         self._now_ns = now_ns
         self._monotonic = monotonic
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def __call__(self) -> None:
         """Raises: NotSent."""
         now_ns, until = self._now_ns(), self._monotonic() + self._most_s
         with lent_metrics() as metrics:
             points = list(self._points.points(metrics, now_ns))
-        self._tell_fallen()
+        self._log_fallen()
         for piece in pieces(points, self._batch):
             if self._monotonic() > until:
                 raise NotSent(f"the report took longer than {self._most_s:g} s")
-            self._tell_refused(self._sender.send(request_of(piece, now_ns, self._resource)))
+            self._log_refused(self._sender.send(request_of(piece, now_ns, self._resource)))
             self._points.sent(piece, now_ns)
         self._points.ended(now_ns)
 
     def close(self) -> None:
         self._sender.close()
 
-    def _tell_fallen(self) -> None:
-        for name in self._points.fallen - self._told:
+    def _log_fallen(self) -> None:
+        for name in self._points.fallen - self._logged:
             _LOG.warning("metric=%s LEFT OUT cause=the counter has been counted down", name)
-        self._told |= self._points.fallen
+        self._logged |= self._points.fallen
 
-    def _tell_refused(self, answer: ExportMetricsServiceResponse) -> None:
+    def _log_refused(self, answer: ExportMetricsServiceResponse) -> None:
         refused = answer.partial_success
         if refused.rejected_data_points:
             _LOG.warning(

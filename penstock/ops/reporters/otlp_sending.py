@@ -3,7 +3,7 @@
 Imported only where OpenTelemetry's messages are there. Does not know what is in a request. Headers come from
 `OTEL_EXPORTER_OTLP_HEADERS` of the environment, as for OpenTelemetry's own exporters. Source: the OTLP specification, 1.x.
 
-What is set for a reporter that speaks OpenTelemetry, and what of it every request has.
+The settings of a reporter that speaks OpenTelemetry, and those that every request has.
 
 Imported only where OpenTelemetry's packages are there. Source: Flink OpenTelemetryReporterBase.
 """
@@ -37,7 +37,7 @@ from penstock.ops.reporters.settings import ReporterSettings
 
 _HEADERS: Final = "OTEL_EXPORTER_OTLP_HEADERS"
 _PROTOBUF: Final = "application/x-protobuf"
-_TOLD_BYTES: Final = 200
+_SHOWN_BYTES: Final = 200
 _SCHEMES: Final = ("http", "https")
 
 
@@ -85,7 +85,7 @@ Send: TypeAlias = Callable[[Message], Any]
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """`send` returns the answer. Raises: NotSent."""
+    """Sends requests to a collector. `send` returns the answer. Raises: NotSent."""
 
     send: Send
     close: Callable[[], None]
@@ -121,8 +121,8 @@ def _by_http(endpoint: Endpoint, signal: Signal, headers: dict[str, str]) -> Sen
                 return signal.response(answer.read())
         except urllib.error.HTTPError as error:
             with error:
-                told = error.read(_TOLD_BYTES).decode("utf-8", "replace").strip()
-            raise NotSent(f"{endpoint.shown} answers {error.code} {error.reason} {told}") from None
+                text = error.read(_SHOWN_BYTES).decode("utf-8", "replace").strip()
+            raise NotSent(f"{endpoint.shown} answers {error.code} {error.reason} {text}") from None
         except OSError as error:
             cause = error.reason if isinstance(error, urllib.error.URLError) else error
             raise NotSent(f"{endpoint.shown} cannot be reached: {cause}") from error
@@ -188,7 +188,7 @@ def endpoint_of(settings: ReporterSettings, options: ExporterOptions) -> Endpoin
 
 
 def resource_of(settings: ReporterSettings, options: ExporterOptions) -> ResourceMessage:
-    """Return what is told of this process with each request."""
+    """Return the description of this process that each request has."""
     given = {
         SERVICE_NAME: settings.get(options.SERVICE),
         SERVICE_VERSION: settings.get(options.VERSION),

@@ -31,7 +31,7 @@ _POLL_S: Final = 0.2
 
 
 class PrometheusReporter:
-    """`address`: where it listens, as (host, port)."""
+    """A server that Prometheus scrapes. `address`: where it listens, as (host, port)."""
 
     def __init__(self, settings: ReporterSettings) -> None:
         """Raises: ConfigurationError: a setting cannot be used, or no port is free; ImportError: prometheus_client is missing."""
@@ -74,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(page)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the base
-        """Say nothing: a line for each scrape tells nobody anything."""
+        """Say nothing: a line for each scrape helps nobody."""
 
 
 class _Server(ThreadingHTTPServer):

@@ -32,7 +32,7 @@ _OTEL: Final = "the packages of OpenTelemetry"
 
 
 class Reporter(Protocol):
-    """One that runs."""
+    """A reporter that runs."""
 
     def stop(self) -> None:
         """End it. Comes back when its thread has ended."""

@@ -60,7 +60,7 @@ class ReporterSettings:
 
     @property
     def label(self) -> str:
-        """What tells it from all others in logs: its name, for spans and events like `traces.x`."""
+        """The reporter's name in logs; for spans and events like `traces.x`."""
         if self.kind is METRICS:
             return self.name
         return f"{self.kind.prefix.partition('.')[0]}.{self.name}"

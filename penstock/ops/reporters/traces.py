@@ -1,7 +1,7 @@
 """Reporters of spans and of events: what they take, how long it waits, and how Python's `logging` shows it.
 
-Source: Flink TraceReporter, EventReporter, Slf4jTraceReporter, Slf4jEventReporter. Differs: the log of events tells them, where
-Flink's shows the identity of an object.
+Source: Flink TraceReporter, EventReporter, Slf4jTraceReporter, Slf4jEventReporter. Differs: the log of events has their contents,
+where Flink's shows the identity of an object.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVENTS_LOG: Final = logging.getLogger("penstock.events")
 INTERVAL_S: Final = 1.0
 MOST_WAITING: Final = 10_000
 MOST_AT_ONCE: Final = 500
-"""So many fit into the 4 MB that a collector takes in one request, unless they have many children."""
+"""This number fits into the 4 MB that a collector takes in one request, unless they have many children."""
 _NO_TYPE: Final = MetricType.GAUGE
 """Spans and events have none, and their filters name none."""
 

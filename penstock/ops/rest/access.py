@@ -32,7 +32,10 @@ class TokenRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """`hosts`: the names by which this server may be called. `is_loopback`: only this machine reaches it."""
+    """Who may ask the server, and how it is called.
+
+    `hosts`: the names by which this server may be called. `is_loopback`: only this machine reaches it.
+    """
 
     rule: TokenRule
     token: str

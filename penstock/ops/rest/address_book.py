@@ -1,6 +1,6 @@
 """Which drivers of this user have a REST server on this machine: a file for each, with its address and token, that only the user reads.
 
-Source: none in Flink, whose clients are told an address; Jupyter keeps its running servers in the same way.
+Source: none in Flink, whose users give clients an address; Jupyter keeps its running servers in the same way.
 """
 
 from __future__ import annotations

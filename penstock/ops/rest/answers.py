@@ -35,7 +35,10 @@ def bad_parameter(kind: str, name: str, value: str) -> RestError:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`body`: JSON data, or a file of type `media`: its bytes, or an iterator of them that may block. `headers`: further ones."""
+    """An answer to a request.
+
+    `body`: JSON data, or a file of type `media`: its bytes, or an iterator of them that may block. `headers`: further ones.
+    """
 
     body: Any = field(default_factory=dict)
     status: int = 200

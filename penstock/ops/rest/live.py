@@ -1,4 +1,4 @@
-"""The live stream: one connection tells again and again what several paths answer, as server-sent events.
+"""The live stream: one connection sends again and again what several paths answer, as server-sent events.
 
 A page that shows a job needs a handful of answers, all of the same moment, and at once when the job changes. `GET /live` takes the
 paths in its query (`path`, any number of times) and the time between two rounds (`interval`, in ms). Each event is one answer; an event
@@ -44,7 +44,7 @@ class _Wanted:
 
 
 class Changes(Protocol):
-    """What happens to jobs, as it is told to listeners. They cost something, so there is one only while somebody looks."""
+    """The events of jobs, for listeners. Listeners cost something, so there is one only while somebody looks."""
 
     def listen(self, listener: Callable[[Any], None]) -> None: ...
     def unlisten(self, listener: Callable[[Any], None]) -> None: ...
@@ -60,7 +60,7 @@ class Live:
         changes: Changes,
         soonest_s: float = SOONEST_S,
     ) -> None:
-        """`routes`: streams may ask those of them that only look, and answer at once. `changes`: tells what happens to jobs.
+        """`routes`: streams may ask those that only look, and answer at once. `changes`: reports what happens to jobs.
 
         `soonest_s`: changes that come sooner after a round wait for it.
         """
@@ -76,7 +76,7 @@ class Live:
         self._is_closed = False
 
     def wake(self, _what: object = None) -> None:
-        """Something has changed: every stream tells it. Any thread."""
+        """Make every stream send what has changed. Any thread."""
         for event, loop in list(self._waiting.items()):
             try:
                 loop.call_soon_threadsafe(event.set)
@@ -108,8 +108,8 @@ class Live:
         low, high = _INTERVALS_MS
         if not low <= interval_ms <= high:
             raise RestError(400, f"interval is {interval_ms}, expected {low} to {high} (ms).")
-        told = self._told(wanted, interval_ms / 1000)
-        return StreamingResponse(told, 200, _HEADERS, "text/event-stream")
+        events = self._events(wanted, interval_ms / 1000)
+        return StreamingResponse(events, 200, _HEADERS, "text/event-stream")
 
     def _wanted(self, text: str) -> _Wanted:
         path, _, query = text.partition("?")
@@ -119,9 +119,9 @@ class Live:
                 named = found.groupdict().items()
                 parameters = {name: str(converters[name].convert(one)) for name, one in named}
                 return _Wanted(text, route, Asked(parameters, dict(parse_qsl(query))))
-        raise RestError(400, f"path is {text!r}, which is no path that a live stream can tell.")
+        raise RestError(400, f"path is {text!r}, which is no path that a live stream can send.")
 
-    async def _told(self, wanted: Sequence[_Wanted], interval_s: float) -> AsyncIterator[bytes]:
+    async def _events(self, wanted: Sequence[_Wanted], interval_s: float) -> AsyncIterator[bytes]:
         changed = asyncio.Event()
         if not self._waiting:
             self._changes.listen(self.wake)

@@ -36,7 +36,7 @@ _MOST_BYTES: Final = 65_535
 _STRING_TYPE: Final = b"q\x00\x7e\x00\x01"
 """A reference to the first string of the stream: the type name `Ljava/lang/String;`."""
 _PLAIN, _WITH_DATA = b"\x02", b"\x03"
-"""A class is serializable; it writes data of its own behind its fields."""
+"""A class is serializable; it writes data of its own after its fields."""
 
 
 def serialized_throwable(text: str, kind: str = "org.apache.flink.util.FlinkException") -> str:
@@ -72,7 +72,7 @@ def serialized_throwable(text: str, kind: str = "org.apache.flink.util.FlinkExce
         + _END  # of Throwable's own data
         + _string(text)
         + _string(kind)
-        + _NULL  # serializedException: there is no Java object behind it
+        + _NULL  # serializedException: there is no Java object
     )
     return base64.b64encode(stream).decode("ascii")
 
@@ -115,7 +115,10 @@ _TRIGGER: Final = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(slots=True)
 class _Operation:
-    """`subject`: of which only requests with the same subject may ask. `ended_s` None: it runs. `is_read`: its result was asked for."""
+    """An operation that takes its time.
+
+    `subject`: of which only requests with the same subject may ask. `ended_s` None: it runs. `is_read`: its result was asked for.
+    """
 
     subject: str
     is_read: bool = False

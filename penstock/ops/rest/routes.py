@@ -1,4 +1,4 @@
-"""The paths of the REST API, in one table, and the OpenAPI document that is made of it.
+"""The paths of the REST API, in one table, and the OpenAPI document that is made from the table.
 
 A row names the view that answers. Every path exists with and without `/v1` before it. Source: Flink's REST API, version 1 (2.3).
 """
@@ -42,7 +42,9 @@ def _request(driver: Any, asked: Asked) -> tuple[Any, Asked]:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`path`: with its parameters in braces. `view`: returns JSON data or an Answer; None: the server's live streams answer.
+    """A request that the server answers.
+
+    `path`: with its parameters in braces. `view`: returns JSON data or an Answer; None: the server's live streams answer.
     `of`: what the view gets. `changes`: the request changes something, so it needs the right to. `waits`: the view waits for others, so
     it runs on a thread of its own. `takes_data`: the body is no JSON but a job, which the driver opens and runs, or the answer has its
     rows. Whoever is another user shows the token for that, whatever the rule.
@@ -251,7 +253,7 @@ _JOBS: Final = (
          "The watermarks of all vertices, and what holds each. Not in Flink."),
         ("PATCH ?mode", actions.cancel, "Cancel a job."),
         ("PATCH /clientHeartbeat", session.heartbeat,
-         "Tell a session that the client of the job lives."),
+         "Report to a session that the client of the job lives."),
         ("PUT /resource-requirements", actions.change_requirements,
          "Change it, for all vertices at once."),
         ("POST /savepoints", actions.trigger_savepoint, "Take a savepoint."),

@@ -30,7 +30,10 @@ _BACKLOG: Final = 128
 
 
 class RestServer:
-    """`address`: for people and clients, for example `http://localhost:8081`. `token`: with a request that changes something."""
+    """The REST server of a driver.
+
+    `address`: for people and clients, for example `http://localhost:8081`. `token`: with a request that changes something.
+    """
 
     def __init__(self, settings: Settings) -> None:
         """Take a port. Raises ConfigurationError: an address or port range is wrong, or all ports are taken."""
@@ -84,7 +87,7 @@ class RestServer:
             from penstock.ops.rest.serving import server_of
 
             self._server = server_of(self._settings, self._access, self.address)
-            if self._is_stopped:  # It may have been before there was a server to tell.
+            if self._is_stopped:  # It may have been stopped before there was a server.
                 self._server.should_exit = True
             self._server.run(sockets=[self._socket])
         except Exception:

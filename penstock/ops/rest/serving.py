@@ -44,7 +44,7 @@ _NUMBERS: Final = itertools.count()
 
 
 class BoundedProtocol(H11Protocol):
-    """Tells the application how to ask the kernel who is at the other end, and makes room for others."""
+    """Gives the application a way to ask the kernel who is at the other end, and makes room for others."""
 
     complaints = Complaints()
 

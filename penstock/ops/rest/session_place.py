@@ -24,7 +24,7 @@ class SessionPort(Protocol):
     def is_standby(self) -> bool:
         """Whether another session leads, or this one does not know all its jobs yet."""
 
-    def told(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         """Return what a client has to know before it submits, and the jobs that were submitted."""
 
     def check(self, versions: Mapping[str, str]) -> None:
@@ -45,7 +45,7 @@ class SessionPort(Protocol):
 
 
 class _Place:
-    """`session` None: this process runs a program."""
+    """Where handlers find the session of this process. `session` None: this process runs a program."""
 
     session: SessionPort | None = None
 

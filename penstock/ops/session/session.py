@@ -78,7 +78,7 @@ class Session:
     def is_standby(self) -> bool:
         return not self._is_ready
 
-    def told(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         configured = self._settings.get(SchedulingOptions.DEFAULT_PARALLELISM)
         return {
             "ready": self._is_ready,

@@ -70,14 +70,14 @@ class Giving(Protocol):
 
 @dataclass(slots=True)
 class _Rows:
-    """`streams`: the last piece of each."""
+    """The collected rows of one job. `streams`: the last piece of each."""
 
     job: Giving
     streams: dict[str, Piece] = field(default_factory=dict)
 
 
 class CollectedRows:
-    """Any thread."""
+    """The collected rows of all jobs of a session. Any thread."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[JobId, _Rows] = OrderedDict()
@@ -122,7 +122,7 @@ class CollectedRows:
 
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.5
-_SUSPENDED: Final = "the session ends; another one goes on with the job"
+_SUSPENDED: Final = "the session ends; another one continues the job"
 
 
 def start_submitted(
@@ -166,7 +166,7 @@ class _Held:
 
 
 class Submissions:
-    """All jobs of a session. Any thread. `election` None: without high availability. `on_fatal`: told why the session must end."""
+    """All jobs of a session. Any thread. `election` None: without high availability. `on_fatal`: gets the reason."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class Submissions:
     def jobs(self) -> list[dict[str, Any]]:
         """Return id, name, phase and last status of each job, in the order of submission."""
         with self._lock:
-            return [_told(job) for job in self._machine.jobs]
+            return [_in_list(job) for job in self._machine.jobs]
 
     # ------------------------------------------------------------------ jobs come
 
@@ -416,7 +416,7 @@ def _client_timeout_ms(submission: Submission) -> int | None:
     return settings.get(ClientOptions.HEARTBEAT_TIMEOUT)
 
 
-def _told(job: DispatchedJob) -> dict[str, Any]:
+def _in_list(job: DispatchedJob) -> dict[str, Any]:
     status = None if job.status is None else str(job.status)
     return {"id": job.job_id, "name": job.name, "phase": str(job.phase), "status": status}
 

@@ -26,7 +26,7 @@ _RANKS: Final = (
 class Finding:
     """What was wrong in one scenario. `early`: records that were visible before their commit. `error`: '' if none.
 
-    `left`: what nobody needs any more, and `abort` has left behind.
+    `left`: what nobody needs any more, and `abort` has not removed.
     """
 
     scenario: str
@@ -51,7 +51,7 @@ class Finding:
                 ("lost", self.lost),
                 ("doubled", self.doubled),
                 ("visible too early", self.early),
-                ("left behind", self.left),
+                ("left over", self.left),
             )
             if found
         ]
@@ -79,7 +79,7 @@ class Conformance:
         return min(seen, key=_RANKS.index, default=DeliveryGuarantee.EXACTLY_ONCE)
 
     def require(self, guarantee: DeliveryGuarantee) -> None:
-        """Raise AssertionError if less was seen, or something was left behind, with all that was wrong."""
+        """Raise AssertionError if less was seen, or something was left over, with all that was wrong."""
         has_left = any(found.left for found in self.findings)
         if has_left or _RANKS.index(self.guarantee) < _RANKS.index(guarantee):
             raise AssertionError(f"expected {guarantee.name} of {self}")

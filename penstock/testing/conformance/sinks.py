@@ -49,8 +49,8 @@ def check_sink(
             there is one, returns what is there and not visible, such as names of hidden files: `abort` has to remove it.
         records: what is written, each different from the others; 24 texts by default.
         parallelisms: of the writers, each restored at itself and at the next one.
-        most_points: about so many steps behind which the job is stopped, 2 or more; by default all of them. The moment in which a
-            checkpoint is prepared and not complete is always among them.
+        most_points: after about how many steps the job is stopped, 2 or more; by default after all of them. The moment in
+            which a checkpoint is prepared and not complete is always among them.
         input_type: the TypeInformation of the records; None: not declared.
         by_key: the target keeps one of equal records, because they have the same key.
 
@@ -63,7 +63,7 @@ def check_sink(
         plan.run_through()
         plan.without_checkpoints()
         plan.committed_twice()
-        plan.aborted_beside_another()
+        plan.aborted_with_another()
         steps = len(plan.steps())
         for point in sorted({*spread(steps, most_points), plan.prepared()}):
             for restored in dict.fromkeys((parallelism, other)):
@@ -209,10 +209,10 @@ class _Plan:
                     committer.close()
 
     def restored(self, point: int, parallelism: int, *, is_closed: bool) -> None:
-        """The job stops behind so many steps, and goes on from its last complete checkpoint to the end."""
+        """Stop the job after `point` steps, and continue from its last complete checkpoint to the end."""
         how = "closed" if is_closed else "left alone"
         title = (
-            f"{how} at parallelism {self.parallelism} {self._behind(point)}, restored at "
+            f"{how} at parallelism {self.parallelism} {self._after(point)}, restored at "
             f"parallelism {parallelism}"
         )
         with self._noted(title) as case:
@@ -226,8 +226,8 @@ class _Plan:
                     self._to_the_end(second, parallelism, progress.covered)
 
     def aborted(self, point: int) -> None:
-        """The job stops behind so many steps and never goes on; another job then writes everything."""
-        title = f"aborted at parallelism {self.parallelism} {self._behind(point)}, and another job"
+        """Stop the job after `point` steps for good; another job then writes everything."""
+        title = f"aborted at parallelism {self.parallelism} {self._after(point)}, and another job"
         with self._noted(title) as case:
             sink, progress = case.sink, _Progress()
             run = self._begin(sink, self.parallelism, 0, None)
@@ -236,12 +236,12 @@ class _Plan:
                 run.close()
                 case.expected = []
                 return
-            told: set[int] = set()
+            notified: set[int] = set()
             with closing(run):
                 for step in self.steps()[:point]:
                     self._do(run, step, progress)
                     if step.what == "notify":
-                        told.add(step.number)
+                        notified.add(step.number)
             committer.abort(_JOB)
             committer.close()
             visible = list(case.read())
@@ -252,13 +252,15 @@ class _Plan:
             done = [one for one in visible if one not in early]
             with closing(self._begin(sink, self.parallelism, 0, None, _OTHER_JOB)) as other:
                 self._to_the_end(other, self.parallelism, 0)
-            heard = self.pieces(number for number in told if number < max(told, default=0))
+            heard = self.pieces(number for number in notified if number < max(notified, default=0))
             missing = [one for one in heard if one not in done]
             case.expected = [*done, *missing, *self.records]
 
-    def aborted_beside_another(self) -> None:
-        """Two jobs have the same target. One has prepared a checkpoint and is aborted, and the other one goes on."""
-        title = f"aborted at parallelism {self.parallelism} together with another job that goes on"
+    def aborted_with_another(self) -> None:
+        """Two jobs have the same target. One has prepared a checkpoint and is aborted, and the other one continues."""
+        title = (
+            f"aborted at parallelism {self.parallelism} together with another job that continues"
+        )
         with self._noted(title, leaves_nothing=True) as case:
             sink, committer = case.sink, committer_of(case.sink)
             if committer is None:
@@ -280,8 +282,8 @@ class _Plan:
                 last.abort(_OTHER_JOB)
                 last.close()
 
-    def _behind(self, point: int) -> str:
-        return f"behind step {self.steps()[point - 1]}" if point else "before the first step"
+    def _after(self, point: int) -> str:
+        return f"after step {self.steps()[point - 1]}" if point else "before the first step"
 
     def _begin(
         self, sink: Sink, parallelism: int, attempt: int, kept: KeptSink | None, job: str = _JOB

@@ -59,8 +59,8 @@ class Kept:
 
 @dataclass(slots=True)
 class _Subtask:
-    """A reader's attempt. `records`: what it gave. `places`: the place of each among those of all subtasks. `behind`: how many of
-    them a checkpoint covers, by its id.
+    """A reader's attempt. `records`: what it gave. `places`: the place of each among those of all subtasks.
+    `covered`: how many of them a checkpoint covers, by its id.
     """
 
     attempt: AttemptId
@@ -68,7 +68,7 @@ class _Subtask:
     mails: deque[object] = field(default_factory=deque)
     records: list[Any] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
-    behind: dict[int, int] = field(default_factory=dict)
+    covered: dict[int, int] = field(default_factory=dict)
     has_ended: bool = False
     may_end: bool = False
 
@@ -86,7 +86,7 @@ class SourceRun:
         cuts_batches: bool = False,
     ) -> None:
         """`kept`: the checkpoint to begin with; its splits are spread over the subtasks, as in a rescale. `cuts_batches`: a
-        generator's are small, since else all records of a test are one batch, and nothing fails inside of it.
+        generator's are small, since else all records of a test are one batch, and nothing fails inside the batch.
         """
         self._source: Source = deserialize(serialize(source))
         if cuts_batches and isinstance(self._source, GeneratorSource):
@@ -111,12 +111,12 @@ class SourceRun:
 
     @property
     def records(self) -> list[Any]:
-        """All records that count, as they came: what a failed attempt gave behind its checkpoint does not."""
+        """All records that count, as they came: what a failed attempt gave after its checkpoint does not."""
         by_place = merge(*(zip(one.places, one.records, strict=True) for one in self._subtasks))
         return [*self._former, *(record for _, record in by_place)]
 
     def read(self, *, batches: int | None = None, records: int | None = None) -> None:
-        """Read until so many more batches or so many records in all have come, or the source has ended."""
+        """Read until `batches` further batches or `records` in all have come, or the source has ended."""
         wanted = None if batches is None else self.batches + batches
         deadline_s = time.monotonic() + self._patience_s
         while not self._is_enough(wanted, records):
@@ -147,7 +147,7 @@ class SourceRun:
         for one in self._subtasks:
             one.reader.before_checkpoint(checkpoint_id)
             readers.append(tuple(serialize(split) for split in one.reader.snapshot_state()))
-            one.behind[checkpoint_id] = len(one.records)
+            one.covered[checkpoint_id] = len(one.records)
         return Kept(checkpoint_id, enumerator, tuple(readers))
 
     def complete(self, checkpoint_id: int) -> None:
@@ -159,7 +159,7 @@ class SourceRun:
         """One subtask begins again with the checkpoint; splits that it was given since go back."""
         failed = self._subtasks[subtask]
         failed.reader.close()
-        covered = 0 if kept is None else failed.behind[kept.checkpoint_id]
+        covered = 0 if kept is None else failed.covered[kept.checkpoint_id]
         self._former += failed.records[:covered]
         self._coordinator.give_back([subtask], None if kept is None else kept.checkpoint_id)
         splits = kept.readers[subtask] if kept is not None else ()

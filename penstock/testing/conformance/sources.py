@@ -1,4 +1,4 @@
-"""check_source: a source is stopped behind every batch, given back, and restored at another parallelism.
+"""check_source: a source is stopped after every batch, given back, and restored at another parallelism.
 
 Source: Flink SourceTestSuiteBase (testSourceSingleSplit, testSavepoint, testScaleUp, testTaskManagerFailure); differs:
 no cluster, every point instead of one, and it says what was seen instead of only pass or fail.
@@ -20,9 +20,9 @@ from penstock.testing.conformance.source_run import Kept, SourceRun
 MOST_TIMES: Final = 10
 MOST_MORE: Final = 1000
 _LOST_BATCHES = 2
-_TOLD: Final = ""
-_TOLD_LATE: Final = ", of which it was told when it had read on"
-_NOT_TOLD: Final = ", of which nobody was told"
+_AT_ONCE: Final = ""
+_LATE: Final = ", of which it was notified when it had read on"
+_NEVER: Final = ", of which nobody was notified"
 
 
 def check_source(
@@ -35,7 +35,7 @@ def check_source(
 ) -> Conformance:
     """Find out what a source guarantees after failures. Not in PyFlink.
 
-    Every scenario reads `expected`, in any order, and each record has to come exactly once: what an attempt gave behind
+    Every scenario reads `expected`, in any order, and each record has to come exactly once: what an attempt gave after
     the checkpoint that the next one begins with does not count, as in a job whose state is restored.
 
     Args:
@@ -43,7 +43,7 @@ def check_source(
             queue it makes a new queue and fills it.
         expected: the records.
         parallelisms: of the readers, each restored at itself and at the next one.
-        most_points: at most so many batches behind which the source is stopped, 2 or more; make it give small batches.
+        most_points: the most batches after which the source is stopped, 2 or more; make it give small batches.
         patience_s: the longest time in seconds to wait for a record that is expected.
 
     Returns: the report; `report.require(DeliveryGuarantee.EXACTLY_ONCE)` makes a test of it.
@@ -55,9 +55,9 @@ def check_source(
         batches = plan.read_through(parallelism)
         for point in spread(batches, most_points):
             for restored in dict.fromkeys((parallelism, other)):
-                plan.restored(parallelism, restored, point, _TOLD)
-            plan.restored(parallelism, parallelism, point, _TOLD_LATE)
-            plan.restored(parallelism, parallelism, point, _NOT_TOLD)
+                plan.restored(parallelism, restored, point, _AT_ONCE)
+            plan.restored(parallelism, parallelism, point, _LATE)
+            plan.restored(parallelism, parallelism, point, _NEVER)
             plan.restored_to_the_one_before(parallelism, point)
             plan.begun_anew(parallelism, point)
             plan.given_back(parallelism, point)
@@ -66,7 +66,7 @@ def check_source(
 
 @dataclass(slots=True)
 class _Plan:
-    """`wanted`: the records. Each method is a scenario, with a source of its own."""
+    """The scenarios of one source. `wanted`: the records. Each method is a scenario, with a source of its own."""
 
     make: Callable[[], Source]
     wanted: list[Any]
@@ -85,28 +85,28 @@ class _Plan:
             found.extend(run.records)
         return batches
 
-    def restored(self, parallelism: int, other: int, point: int, told: str) -> None:
-        """`told`: when the readers hear that the checkpoint is complete. In a job they have usually read on by then."""
+    def restored(self, parallelism: int, other: int, point: int, notified: str) -> None:
+        """`notified`: when the readers hear that the checkpoint is complete. In a job they have usually read on by then."""
         title = (
-            f"restored at parallelism {other} from a checkpoint behind batch {point} at "
-            f"parallelism {parallelism}{told}"
+            f"restored at parallelism {other} from a checkpoint after batch {point} at "
+            f"parallelism {parallelism}{notified}"
         )
         with self._noted(title) as found:
             source = self._made()
             with closing(self._run(source, parallelism)) as first:
                 first.read(batches=point, records=len(self.wanted))
                 before, kept = first.records, first.checkpoint(1)
-                if told == _TOLD:
+                if notified == _AT_ONCE:
                     first.complete(1)
                 first.read(batches=_LOST_BATCHES, records=len(self.wanted))
-                if told == _TOLD_LATE:
+                if notified == _LATE:
                     first.complete(1)
                     first.look_on(1)  # Some have a thread that acknowledges.
             found.extend(before + self._rest(source, other, kept, before))
 
     def restored_to_the_one_before(self, parallelism: int, point: int) -> None:
         title = (
-            f"restored at parallelism {parallelism} behind batch {point}, after a checkpoint that "
+            f"restored at parallelism {parallelism} after batch {point}, after a checkpoint that "
             "failed"
         )
         with self._noted(title) as found:
@@ -121,9 +121,7 @@ class _Plan:
             found.extend(before + self._rest(source, parallelism, kept, before))
 
     def begun_anew(self, parallelism: int, point: int) -> None:
-        title = (
-            f"begun anew at parallelism {parallelism} behind batch {point}, without a checkpoint"
-        )
+        title = f"begun anew at parallelism {parallelism} after batch {point}, without a checkpoint"
         with self._noted(title) as found:
             source = self._made()
             with closing(self._run(source, parallelism)) as first:
@@ -132,8 +130,8 @@ class _Plan:
             found.extend(self._rest(source, parallelism, None, []))
 
     def given_back(self, parallelism: int, point: int) -> None:
-        """Each subtask fails alone, one after the other; the enumerator goes on."""
-        title = f"splits given back by each of {parallelism} subtasks behind batch {point}"
+        """Each subtask fails alone, one after the other; the enumerator continues."""
+        title = f"splits given back by each of {parallelism} subtasks after batch {point}"
         with self._noted(title) as found, closing(self._run(self._made(), parallelism)) as run:
             run.read(batches=point, records=len(self.wanted))
             kept = run.checkpoint(1)

@@ -141,7 +141,7 @@ def test_a_job_that_has_ended_has_no_stacks(capsys, job):
     code, told = run(capsys, "stacks", job, "Numbers")
     assert (code, "no task of 'Source: Numbers" in told) == (1, True)
     code, told = run(capsys, "stacks", job)
-    assert (code, f"no TaskManager of job {job} tells its threads" in told) == (1, True)
+    assert (code, f"no TaskManager of job {job} reports its threads" in told) == (1, True)
 
 
 # ------------------------------------------------------------------ story

@@ -185,7 +185,7 @@ def test_a_split_that_holds_the_watermark(client, kind):
     (sentence,) = [one for one in told["sentences"] if "watermark" in one]
     assert sentence.startswith("The watermark is held for ")
     assert " by split 'c' of subtask 1 of 'Source: records': it " in sentence
-    end = {SILENT: "has no watermark yet.", STUCK: "behind the furthest."}[kind]
+    end = {SILENT: "has no watermark yet.", STUCK: "below the furthest."}[kind]
     assert sentence.endswith(end)
 
 

@@ -74,7 +74,7 @@ def test_a_session_that_is_stopped_leaves_its_jobs_to_the_next(tmp_path, monkeyp
 
 
 def phases_of_ended(served):
-    return {job["id"]: (job["phase"], job["status"]) for job in served.session.told()["jobs"]}
+    return {job["id"]: (job["phase"], job["status"]) for job in served.session.about()["jobs"]}
 
 
 def test_a_standby_answers_503_until_it_leads(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
-"""The autoscaler of one job: told of measurements and of rescales, it decides on the parallelism of each vertex.
+"""The autoscaler of one job: from measurements and rescales it decides on the parallelism of each vertex.
 
-Knows no clock, no records and no slots: it is told the times and what was measured, and the master brings its decisions about. A decision
+Knows no clock, no records and no slots: events bring times and measurements, and the master carries its decisions out. A decision
 gives upper bounds: the upper bound of a vertex is its order, the lower one min(order, former lower bound). Source: the autoscaler of Flink's
 Kubernetes operator (docs/spec/autoscaler.md). Differs: nothing shrinks while a backlog is worked off, what was decided is not decided
 again while it is under way, a refusal counts as a fresh start of the window, and where a vertex is not allowed to grow any more, the others
@@ -58,7 +58,7 @@ from penstock.ops.autoscaler.rules.settings import AutoscalerSettings, GateSetti
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Why changes are not carried out. `kind`: of the event that tells it; None: none is told."""
+    """Why changes are not carried out. `kind`: of the event that reports it; None: no event does."""
 
     why: str
     kind: EventKind | None = None
@@ -240,7 +240,7 @@ class Autoscaler:
         self._restarts: deque[tuple[int, int]] = deque(maxlen=settings.history_count)
         self._pending: Decision | None = None
         self._recommended: dict[VertexId, int] = {}
-        self._told_ms: dict[tuple[object, ...], int] = {}
+        self._reported_ms: dict[tuple[object, ...], int] = {}
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -248,7 +248,7 @@ class Autoscaler:
         return tuple(self._decisions)
 
     def step(self, event: AutoscalerEvent, now_ms: int) -> Sequence[AutoscalerEffect]:
-        """Take one event. Returns: the decision if one was wanted and there is anything new, or an event that tells of a refusal."""
+        """Take one event. Returns: the decision, if one was wanted and anything is new, or an event about a refusal."""
         match event:
             case JobMeasured():
                 self._window.add(JobSample(now_ms, event.samples, event.memory))
@@ -275,7 +275,7 @@ class Autoscaler:
             self._finish(Outcome(now_ms, event.took_ms))
 
     def _on_refused(self, event: RescaleRefused, now_ms: int) -> Sequence[ScalingEvent]:
-        """Returns: nothing if it was told not long ago, or no decision is under way."""
+        """Returns: nothing if it was reported not long ago, or no decision is under way."""
         if self._pending is None:
             return ()
         self._window.restart(now_ms)
@@ -283,7 +283,7 @@ class Autoscaler:
         self._finish(Outcome(now_ms, refusal=event.why))
         events: list[ScalingEvent] = []
         text = f"a rescale did not come about: {event.why}."
-        self._tell(events, now_ms, EventKind.REFUSED, text)
+        self._report(events, now_ms, EventKind.REFUSED, text)
         return events
 
     def _decide(self, now_ms: int, room: ClusterRoom) -> Decision | None:
@@ -352,7 +352,7 @@ class Autoscaler:
         self._delayed.forget(one.vertex_id)
         if wanted == one.parallelism:
             return None
-        self._tell_effect(work, one, wanted)
+        self._report_effect(work, one, wanted)
         return None if self._is_blocked(one) else wanted
 
     def _is_blocked(self, one: Evaluated) -> bool:
@@ -363,23 +363,23 @@ class Autoscaler:
             return False
         return self._propose(one).parallelism > one.parallelism
 
-    def _tell_effect(self, work: _Round, one: Evaluated, wanted: int) -> None:
-        """Tell that growing has not helped a vertex that wants to grow more, and whether it is blocked."""
+    def _report_effect(self, work: _Round, one: Evaluated, wanted: int) -> None:
+        """Report that growing has not helped a vertex that wants to grow more, and whether it is blocked."""
         gates, vertex_id = self.settings.gates, one.vertex_id
         streak = self._history.ineffective(vertex_id, one.parallelism, gates.effect_min)
         if not streak:
             return
         name = self.topology.name(vertex_id)
         text = decisions.of_ineffective(name, streak[0], gates.effect_min)
-        self._tell(work.events, work.now_ms, EventKind.INEFFECTIVE, text, vertex_id)
+        self._report(work.events, work.now_ms, EventKind.INEFFECTIVE, text, vertex_id)
         if self._is_blocked(one):
             text = decisions.of_blocked(name, wanted, streak)
-            self._tell(work.events, work.now_ms, EventKind.GROWTH_BLOCKED, text, vertex_id)
+            self._report(work.events, work.now_ms, EventKind.GROWTH_BLOCKED, text, vertex_id)
 
     def _conclude(self, work: _Round, held: Held | None, slots: tuple[int, int]) -> Decision | None:
         orders = {change.vertex_id: change.after for change in work.changes}
         if held is not None and held.kind is not None:
-            self._tell(work.events, work.now_ms, held.kind, f"nothing is rescaled: {held.why}.")
+            self._report(work.events, work.now_ms, held.kind, f"nothing is rescaled: {held.why}.")
         is_new = self._is_new(orders, is_applied=held is None)
         if not is_new and not work.events:
             return None
@@ -437,7 +437,7 @@ class Autoscaler:
                 self._decisions[index] = decision.with_outcome(outcome)
         self._pending = None
 
-    def _tell(
+    def _report(
         self,
         events: list[ScalingEvent],
         now_ms: int,
@@ -445,13 +445,13 @@ class Autoscaler:
         text: str,
         vertex_id: VertexId | None = None,
     ) -> None:
-        """Add an event, unless it was told not long ago. A new increase that does not help is another event."""
+        """Add an event, unless it was reported not long ago. A new increase that does not help is another event."""
         about = self._history.of(vertex_id)[-1].time_ms if vertex_id else None
         key = (kind, vertex_id, about)
-        told_ms = self._told_ms.get(key)
-        if told_ms is not None and now_ms < told_ms + self.settings.event_interval_ms:
+        reported_ms = self._reported_ms.get(key)
+        if reported_ms is not None and now_ms < reported_ms + self.settings.event_interval_ms:
             return
         oldest_ms = now_ms - self.settings.event_interval_ms
-        self._told_ms = {one: at for one, at in self._told_ms.items() if at > oldest_ms}
-        self._told_ms[key] = now_ms
+        self._reported_ms = {one: at for one, at in self._reported_ms.items() if at > oldest_ms}
+        self._reported_ms[key] = now_ms
         events.append(ScalingEvent(now_ms, kind, text, vertex_id))

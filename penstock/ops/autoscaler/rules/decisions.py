@@ -93,7 +93,7 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScalingEvent:
-    """`vertex_id`: None if it is about the job."""
+    """An event of the autoscaler for users. `vertex_id`: None if it is about the job."""
 
     time_ms: int
     kind: EventKind

@@ -78,7 +78,7 @@ class Measured:
 def measured(
     samples: Sequence[JobSample], vertex_id: VertexId, settings: WindowSettings
 ) -> Measured | None:
-    """Return what the samples say of a vertex. None: the newest one says nothing of it."""
+    """Return what the samples say of a vertex. None: the newest one lacks the vertex."""
     timed = [
         (sample.time_ms, found)
         for sample in samples
@@ -214,7 +214,7 @@ def capacity(
     settings: CapacitySettings,
     restart_s: float = 0.0,
 ) -> float:
-    """Return the rate that serves the target at a utilization, beside catching up.
+    """Return the rate that serves the target at a utilization, in addition to catching up.
 
     Args: restart_s: seconds without work that are to be made good within the catch-up time; 0: none.
     Returns: whole records per second, half rounded up; infinite at utilization 0.
@@ -263,8 +263,8 @@ def limited(
 ) -> Evaluation:
     """Return the evaluation of a job in which some vertices cannot grow.
 
-    More than the slowest of them can do never reaches the vertices before it, nor those behind these. So they are asked for that only, and
-    for nothing to catch up with. The blocked ones keep their figures.
+    The vertices before the slowest of them, and those downstream of these, never get more than it can do. So they are asked for
+    that only, and for nothing to catch up with. The blocked ones keep their figures.
     """
     asked = dict(evaluation.vertices)
     for vertex_id in blocked:
@@ -355,7 +355,10 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """`factor`: of the parallelism, within the limits of a step. `wanted`: before it is aligned. `parallelism`: what is proposed."""
+    """A proposed parallelism of one vertex.
+
+    `factor`: of the parallelism, within the limits of a step. `wanted`: before it is aligned. `parallelism`: what is proposed.
+    """
 
     factor: float
     wanted: int

@@ -30,7 +30,7 @@ class FormerRescale:
 
     @property
     def gain(self) -> float:
-        """The share of the expected gain that came: 1 for all of it, and if it cannot be told."""
+        """The share of the expected gain that came: 1 for the whole gain, and if the share is unknown."""
         hoped = self.expected_rate - self.rate
         if self.best_rate is None or not math.isfinite(hoped) or hoped <= 0:
             return 1.0

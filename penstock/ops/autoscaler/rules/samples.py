@@ -1,9 +1,7 @@
-"""What the autoscaler is told: the vertices of a job and their edges, and what was measured of them.
+"""Input of the autoscaler: the vertices of a job and their edges, and what was measured of them.
 
 Plain data. Knows no formula. Source: ScalingMetricCollector, JobTopology of Flink's Kubernetes operator
 (docs/spec/autoscaler.md#measurements). Differs: slot sharing groups are known, so slots are counted, not estimated.
-
-What an autoscaler is told. Plain data.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class AlignmentMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
-    """When measurements count. `lag_shows_s`: with a lag of so many seconds a source shows how fast it can be."""
+    """When measurements count. `lag_shows_s`: with a lag of this many seconds a source shows how fast it can be."""
 
     window_ms: int = 60_000
     stabilization_ms: int = 20_000

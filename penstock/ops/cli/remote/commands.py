@@ -52,8 +52,8 @@ def _of_job(
     """Add a command about one job, which prints this answer. `text`: its help."""
 
     def run(options: argparse.Namespace) -> int:
-        told, shown_text = answer(target(options), options)
-        return shown(told, options, shown_text)
+        value, shown_text = answer(target(options), options)
+        return shown(value, options, shown_text)
 
     added = add_command(commands, name, run, text)
     add_job(added)
@@ -71,9 +71,9 @@ def rescale(options: argparse.Namespace) -> int:
     asked = requirements_to_plain({VertexId(one): of for one, of in bounds.items()})
     one.client.change("PUT", path, asked)
     names = {vertex["id"]: vertex["name"] for vertex in details["vertices"]}
-    lines = [f"'{names[vertex_id]}' to {_told(wish)}" for vertex_id, wish in wanted.items()]
-    told = {"job": one.job_id, "requirements": asked}
-    return shown(told, options, f"job {one.job_id} rescales: {', '.join(lines)}")
+    lines = [f"'{names[vertex_id]}' to {_bounds_text(wish)}" for vertex_id, wish in wanted.items()]
+    value = {"job": one.job_id, "requirements": asked}
+    return shown(value, options, f"job {one.job_id} rescales: {', '.join(lines)}")
 
 
 Bounds: TypeAlias = int | tuple[int, int]
@@ -118,7 +118,7 @@ def _bounds(text: str) -> Bounds | None:
     return (int(lower), int(upper)) if dots else int(upper)
 
 
-def _told(bounds: Bounds) -> str:
+def _bounds_text(bounds: Bounds) -> str:
     return str(bounds) if isinstance(bounds, int) else "..".join(map(str, bounds))
 
 
@@ -152,13 +152,13 @@ def stacks(one: Target, options: argparse.Namespace) -> Answer:
     failures = []
     for name in taskmanagers_of(one):
         try:
-            told = one.client.get(f"/taskmanagers/{name}/thread-dump")
-            dumps[name] = told["threadInfos"]
+            dump = one.client.get(f"/taskmanagers/{name}/thread-dump")
+            dumps[name] = dump["threadInfos"]
         except RemoteError as error:  # It may have ended meanwhile.
             failures.append(f"{name}: {error}")
     if not dumps:
         why = "; ".join(failures) or "it has none now"
-        raise RemoteError(f"no TaskManager of job {one.job_id} tells its threads: {why}")
+        raise RemoteError(f"no TaskManager of job {one.job_id} reports its threads: {why}")
     texts = [
         f"TaskManager {name}\n\n"
         + "".join(f"{thread['stringifiedThreadInfo'].rstrip()}\n\n" for thread in threads)
@@ -216,15 +216,15 @@ def _tree(root: dict[str, Any], samples: int) -> Iterator[str]:
 
 def add_stacks(commands: Any) -> None:
     """Add the command to the command line."""
-    tells = _of_job(
+    added = _of_job(
         commands, "stacks", stacks, "show what the threads of a job's TaskManagers do; with a "
         "vertex, where its tasks spend their time",
     )  # fmt: skip
-    tells.add_argument(
+    added.add_argument(
         "vertex", nargs="?", help="a vertex: its name, a part of it, or its id; sampled for 5 s"
     )
-    tells.add_argument("--subtask", metavar="N", type=int, help="one subtask, counted from 0")
-    tells.add_argument(
+    added.add_argument("--subtask", metavar="N", type=int, help="one subtask, counted from 0")
+    added.add_argument(
         "--state", choices=STATES, default="full",
         help="which samples of a vertex: on a processor, waiting, or all (full)",
     )  # fmt: skip
@@ -344,21 +344,21 @@ def _number(value: float | str | None) -> str:
 def add_metrics(commands: Any) -> None:
     """Add the command to the command line."""
     text = "show metrics of a job, a vertex, its subtasks, a TaskManager or the driver"
-    tells = add_command(commands, "metrics", metrics, text)
-    tells.add_argument("--vertex", help="a vertex: its name, a part of it, or its id")
-    tells.add_argument(
+    added = add_command(commands, "metrics", metrics, text)
+    added.add_argument("--vertex", help="a vertex: its name, a part of it, or its id")
+    added.add_argument(
         "--subtask", metavar="N", help="a subtask, counted from 0, or several, for example 1,3-5"
     )
-    tells.add_argument("--taskmanager", metavar="ID", help="a TaskManager, for example tm-1-7e7cae")
-    tells.add_argument("--driver", action="store_true", help="the driver's own process")
-    tells.add_argument(
+    added.add_argument("--taskmanager", metavar="ID", help="a TaskManager, for example tm-1-7e7cae")
+    added.add_argument("--driver", action="store_true", help="the driver's own process")
+    added.add_argument(
         "--get", metavar="NAME,...", action="append", default=[],
         help="only these; a name may have * in it",
     )  # fmt: skip
-    tells.add_argument(
+    added.add_argument(
         "--agg", metavar="KIND,...", help="which of min, max, avg, sum and skew over the subtasks"
     )
-    add_job(tells)
+    add_job(added)
 
 
 _CANCEL_POLL_S: Final = 0.2
@@ -374,13 +374,13 @@ def story(one: Target, options: argparse.Namespace) -> Answer:
         query["subtaskindex"] = subtask
     if options.machine:
         query["machine"] = _MOST_OF_MACHINE
-    told = one.client.get(f"{one.path}/story", **query)
-    lines = [f"({told['forgotten']} events before are forgotten)"] if told["forgotten"] else []
-    lines += [f"{moment(event['timestamp'])}  {event['text']}" for event in told["events"]]
+    answer = one.client.get(f"{one.path}/story", **query)
+    lines = [f"({answer['forgotten']} events before are forgotten)"] if answer["forgotten"] else []
+    lines += [f"{moment(event['timestamp'])}  {event['text']}" for event in answer["events"]]
     if options.machine:
         lines += ["", "what the machine of the job did:"]
-        lines += [f"  {line}" for line in told["machine"]]
-    return told, "\n".join(lines)
+        lines += [f"  {line}" for line in answer["machine"]]
+    return answer, "\n".join(lines)
 
 
 def _parts(text: str) -> tuple[str, int | None]:
@@ -395,12 +395,12 @@ def _parts(text: str) -> tuple[str, int | None]:
 
 def add_story(commands: Any) -> None:
     """Add the command to the command line."""
-    tells = _of_job(commands, "story", story, "show what happened to a job, in order")
-    tells.add_argument(
+    added = _of_job(commands, "story", story, "show what happened to a job, in order")
+    added.add_argument(
         "part", nargs="?", metavar="VERTEX/SUBTASK",
         help="a vertex, or one of its subtasks counted from 0: the states of its attempts, too",
     )  # fmt: skip
-    tells.add_argument(
+    added.add_argument(
         "--machine", action="store_true",
         help="also each change of state with the event of the job's machine that caused it",
     )  # fmt: skip
@@ -415,7 +415,7 @@ def list_jobs(options: argparse.Namespace) -> int:
     sessions = [one for one in clients(options) if is_session(one)]
     found = [one for one in targets(options) if options.all or one.overview["state"] not in ENDED]
     addresses = {one.address for one in sessions}
-    told = [
+    jobs = [
         {"address": at, "session": at in addresses, **one.overview}
         for one in found
         for at in (one.client.address,)
@@ -428,7 +428,7 @@ def list_jobs(options: argparse.Namespace) -> int:
     kind = "jobs" if options.all else "running jobs"
     lines += [] if lines else [f"no {kind}"]
     lines += [f"session at {address} takes jobs" for address in sorted(addresses)]
-    return shown(told, options, "\n".join(lines))
+    return shown(jobs, options, "\n".join(lines))
 
 
 def info(one: Target, _: argparse.Namespace) -> Answer:
@@ -450,69 +450,69 @@ def info(one: Target, _: argparse.Namespace) -> Answer:
 
 def verdict(one: Target, _: argparse.Namespace) -> Answer:
     """`penstock verdict`: what is wrong with a job."""
-    told = one.client.get(f"{one.path}/bottleneck")
-    return told, "\n".join(told["sentences"])
+    answer = one.client.get(f"{one.path}/bottleneck")
+    return answer, "\n".join(answer["sentences"])
 
 
 def cancel(options: argparse.Namespace) -> int:
-    """`penstock cancel`: waits until the job has ended, unless it is told not to."""
+    """`penstock cancel`: waits until the job has ended, unless `--no-wait` is given."""
     one = target(options)
     one.client.change("PATCH", one.path, mode="cancel")
     status = "CANCELLING" if options.no_wait else _await_end(one)
-    told = {"job": one.job_id, "status": status}
-    shown(told, options, f"job {one.job_id}: {status}")
+    value = {"job": one.job_id, "status": status}
+    shown(value, options, f"job {one.job_id}: {status}")
     return 0 if status in {"CANCELED", "CANCELLING"} else 1
 
 
 def stop(one: Target, options: argparse.Namespace) -> Answer:
     """`penstock stop`: with a savepoint."""
     body = {"targetDirectory": options.directory, "drain": options.drain}
-    told = _result(one, "stop", body, "savepoints")
-    return told, f"stopped; savepoint: {told['location']}"
+    result = _result(one, "stop", body, "savepoints")
+    return result, f"stopped; savepoint: {result['location']}"
 
 
 def take_savepoint(one: Target, options: argparse.Namespace) -> Answer:
     """`penstock savepoint JOB [DIR]`."""
     body = {"target-directory": options.directory, "cancel-job": False}
-    told = _result(one, "savepoints", body, "savepoints")
-    return told, f"savepoint: {told['location']}"
+    result = _result(one, "savepoints", body, "savepoints")
+    return result, f"savepoint: {result['location']}"
 
 
 def checkpoint(one: Target, _: argparse.Namespace) -> Answer:
     """`penstock checkpoint JOB`."""
-    told = _result(one, "checkpoints", {"checkpointType": "CONFIGURED"}, "checkpoints")
-    return told, f"checkpoint {told['checkpointId']} is complete"
+    result = _result(one, "checkpoints", {"checkpointType": "CONFIGURED"}, "checkpoints")
+    return result, f"checkpoint {result['checkpointId']} is complete"
 
 
 def _result(one: Target, way: str, body: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Do it, and wait for what comes of it."""
+    """Start an operation, and wait for its result."""
     found = one.client.operation(f"{one.path}/{way}", body, f"{one.path}/{kind}/{{}}")
     return {"job": one.job_id, **found}
 
 
 def exceptions(one: Target, options: argparse.Namespace) -> Answer:
     """`penstock exceptions`: newest first."""
-    told = one.client.get(f"{one.path}/exceptions", maxExceptions=options.most)
+    answer = one.client.get(f"{one.path}/exceptions", maxExceptions=options.most)
     lines = [
         f"{moment(entry['timestamp'])}  {entry.get('taskName', 'the job as a whole')}\n"
         f"{indented(entry['stacktrace'])}"
-        for entry in told["exceptionHistory"]["entries"]
+        for entry in answer["exceptionHistory"]["entries"]
     ]
-    return told, "\n\n".join(lines) or "no failures"
+    return answer, "\n\n".join(lines) or "no failures"
 
 
 def checkpoints(one: Target, _: argparse.Namespace) -> Answer:
     """`penstock checkpoints`: counts and the newest ones."""
-    told = one.client.get(f"{one.path}/checkpoints")
-    lines = [", ".join(f"{name} {count}" for name, count in told["counts"].items())]
-    for entry in told["history"]:
+    answer = one.client.get(f"{one.path}/checkpoints")
+    lines = [", ".join(f"{name} {count}" for name, count in answer["counts"].items())]
+    for entry in answer["history"]:
         what = "savepoint" if entry["is_savepoint"] else "checkpoint"
         lines.append(
             f"  {moment(entry['trigger_timestamp'])}  {what} {entry['id']}  {entry['status']}  "
             f"{duration(entry['end_to_end_duration'])}  {entry['state_size']:,} bytes  "
             f"{entry.get('external_path') or entry.get('failure_message') or ''}"
         )
-    return told, "\n".join(lines)
+    return answer, "\n".join(lines)
 
 
 def _await_end(one: Target) -> str:

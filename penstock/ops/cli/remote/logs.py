@@ -153,7 +153,7 @@ class Log:
     # ------------------------------------------------------------------ files
 
     def _tail(self, path: str, count: int) -> FilePart | None:
-        """Return the end of a file, with at least so many lines, or the whole file."""
+        """Return the end of a file, with at least `count` lines, or the whole file."""
         length = _FIRST_LOOK
         while True:
             part = self._client.file(path, -length)
@@ -169,7 +169,7 @@ class Log:
 
 
 def _end_of_known(data: bytes, last: bytes) -> int | None:
-    """Return where in `data` ends what was read last; it may begin within it. None: nothing of it is there."""
+    """Return where in `data` ends what was read last; it may begin within it. None: `data` has nothing from there."""
     at = data.rfind(last)
     if at >= 0:
         return at + len(last)
@@ -205,7 +205,10 @@ _MOST_LOOKS: Final = 10
 
 @dataclass(slots=True)
 class _Source:
-    """`name`: who writes the log. `misses`: how often in a row nothing came of a process that is not among those of the job."""
+    """One log that a command follows.
+
+    `name`: who writes the log. `misses`: how often in a row nothing came of a process that is not among those of the job.
+    """
 
     name: str
     log: Log
@@ -227,8 +230,8 @@ def logs(options: argparse.Namespace) -> int:
         what = "output" if options.stdout else "log"
         raise RemoteError(f"{named or f'job {one.job_id}'} has no {what} that can be read now")
     if not options.follow:
-        told = [{"log": name, "lines": lines} for name, lines in found.items()]
-        return shown(told, options, "\n".join(_told(found, len(sources) > 1)))
+        value = [{"log": name, "lines": lines} for name, lines in found.items()]
+        return shown(value, options, "\n".join(_shown_lines(found, len(sources) > 1)))
     with suppress(KeyboardInterrupt):
         for name, lines in found.items():
             _print(name, lines, options, is_named=named is None)
@@ -320,7 +323,7 @@ def _print(name: str, lines: Iterable[str], options: argparse.Namespace, *, is_n
             print(f"{name} | {line}" if is_named else line, flush=True)
 
 
-def _told(found: dict[str, list[str]], is_named: bool) -> Iterator[str]:
+def _shown_lines(found: dict[str, list[str]], is_named: bool) -> Iterator[str]:
     for name, lines in found.items():
         yield from (f"{name} | {line}" if is_named else line for line in lines)
 
@@ -334,26 +337,26 @@ def _count(text: str) -> int:
 def add_logs(commands: Any) -> None:
     """Add the command to the command line."""
     text = "show the logs of a job's driver and TaskManagers, or of one of them"
-    tells = add_command(commands, "logs", logs, text)
-    tells.add_argument(
+    added = add_command(commands, "logs", logs, text)
+    added.add_argument(
         "job", nargs="?",
         help="id of the job, its beginning, or its name; or of a TaskManager, for example "
         "tm-1-7e7cae; needed if several jobs run",
     )  # fmt: skip
-    tells.add_argument("--driver", action="store_true", help="the driver's log only")
-    tells.add_argument(
+    added.add_argument("--driver", action="store_true", help="the driver's log only")
+    added.add_argument(
         "-f", "--follow", action="store_true",
-        help="go on with what is added, until the job ends or Ctrl-C",
+        help="continue with what is added, until the job ends or Ctrl-C",
     )  # fmt: skip
-    tells.add_argument(
+    added.add_argument(
         "-n", "--lines", type=_count, default=_USUAL_LINES,
         help=f"how many of the last lines of each log ({_USUAL_LINES})",
     )  # fmt: skip
-    tells.add_argument(
+    added.add_argument(
         "--stdout", action="store_true", help="what functions have printed, instead of the log"
     )
-    tells.add_argument(
+    added.add_argument(
         "--interval", type=seconds, default=1.0, metavar="SECONDS",
         help="how often to look for more (1)",
     )  # fmt: skip
-    add_place(tells)
+    add_place(added)

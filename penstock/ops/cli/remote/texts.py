@@ -40,7 +40,7 @@ def duration(ms: int) -> str:
 
 
 def tasks_text(vertex: Mapping[str, Any]) -> str:
-    """Return how many subtasks of a vertex are in which state, as `/jobs/:jobid` tells it."""
+    """Return how many subtasks of a vertex are in which state, as `/jobs/:jobid` answers it."""
     return ", ".join(f"{count} {state}" for state, count in vertex["tasks"].items() if count)
 
 

@@ -1,1 +1,1 @@
-"""`penstock top`: a live view of jobs and their vertices in a terminal, from what REST tells."""
+"""`penstock top`: a live view of jobs and their vertices in a terminal, from answers of the REST API."""

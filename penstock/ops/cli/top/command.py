@@ -57,8 +57,8 @@ class Asking:
             return Frame(problem=str(error))
         for client in asked:
             try:
-                told = client.get("/jobs/overview")["jobs"]
-                found = [job_row(one, client.address) for one in told]
+                jobs = client.get("/jobs/overview")["jobs"]
+                found = [job_row(one, client.address) for one in jobs]
                 rows += found
                 here = next((one for one in found if one.job_id == opened), None)
                 page = page if here is None else self._page(client, here)
@@ -73,9 +73,9 @@ class Asking:
         details = client.get(path)
         vertices = vertex_rows(details, self._former.get(row.job_id, {}))
         self._former = {row.job_id: counters_of(details)}
-        told = _if_there(client, f"{path}/bottleneck")
-        if told is not None:
-            vertices = with_shares(vertices, told)
+        bottleneck = _if_there(client, f"{path}/bottleneck")
+        if bottleneck is not None:
+            vertices = with_shares(vertices, bottleneck)
         if row.status not in ENDED:
             lags = {
                 one.vertex_id: lag_of(
@@ -88,7 +88,7 @@ class Asking:
         return JobPage(
             row,
             vertices,
-            "" if told is None else told["sentence"],
+            "" if bottleneck is None else bottleneck["sentence"],
             None if checkpoints is None else checkpoint_row(checkpoints, details["now"]),
         )
 

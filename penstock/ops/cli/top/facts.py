@@ -32,7 +32,7 @@ class JobRow:
 @dataclass(frozen=True, slots=True)
 class VertexRow:
     """One vertex. None: not known yet. `busy`, `blocked`: the mean share of time of its subtasks, 0 to 1. `lag_ms`: how far its
-    watermark is behind the clock.
+    watermark lags the clock.
     """
 
     vertex_id: str
@@ -87,7 +87,7 @@ Counters: TypeAlias = tuple[float, ...]
 
 
 def job_row(overview: Mapping[str, Any], address: str) -> JobRow:
-    """Return a job as `/jobs/overview` tells it."""
+    """Return a job as `/jobs/overview` answers it."""
     tasks = overview["tasks"]
     return JobRow(
         overview["jid"],
@@ -101,7 +101,7 @@ def job_row(overview: Mapping[str, Any], address: str) -> JobRow:
 
 
 def counters_of(details: Mapping[str, Any]) -> dict[str, Counters]:
-    """Return the counters of each vertex, of what `/jobs/:jobid` tells."""
+    """Return the counters of each vertex, from the answer of `/jobs/:jobid`."""
     return {
         vertex["id"]: (details["now"], *(vertex["metrics"][name] for name in _COUNTED))
         for vertex in details["vertices"]
@@ -142,7 +142,7 @@ def _share(ms: float, of_ms: float) -> float:
 
 
 def with_shares(rows: Sequence[VertexRow], bottleneck: Mapping[str, Any]) -> tuple[VertexRow, ...]:
-    """Return the rows with the shares that `/jobs/:jobid/bottleneck` tells, which are of the newest reports."""
+    """Return the rows with the shares that `/jobs/:jobid/bottleneck` has, which are of the newest reports."""
     known = bottleneck["vertices"]
     return tuple(
         replace(
@@ -155,18 +155,18 @@ def with_shares(rows: Sequence[VertexRow], bottleneck: Mapping[str, Any]) -> tup
 
 
 def lag_of(watermarks: Iterable[Mapping[str, Any]], now_ms: int) -> int | None:
-    """Return how far the lowest watermark of a vertex is behind the clock; None: there is none, or it was the last one.
+    """Return how far the lowest watermark of a vertex lags the clock; None: there is none, or it was the last one.
 
-    `watermarks`: as `/jobs/:jobid/vertices/:vertexid/watermarks` tells them.
+    `watermarks`: as `/jobs/:jobid/vertices/:vertexid/watermarks` answers them.
     """
     found = [int(float(one["value"])) for one in watermarks if str(one["id"]).endswith(_WATERMARK)]
     lowest = min(found, default=_NO_WATERMARK)
     return None if lowest <= _NO_WATERMARK or lowest >= _LAST_WATERMARK else now_ms - lowest
 
 
-def checkpoint_row(told: Mapping[str, Any], now_ms: int) -> CheckpointRow | None:
-    """Return the newest completed checkpoint, of what `/jobs/:jobid/checkpoints` tells."""
-    newest = told["latest"]["completed"]
+def checkpoint_row(answer: Mapping[str, Any], now_ms: int) -> CheckpointRow | None:
+    """Return the newest completed checkpoint, from the answer of `/jobs/:jobid/checkpoints`."""
+    newest = answer["latest"]["completed"]
     if newest is None:
         return None
     return CheckpointRow(
@@ -174,5 +174,5 @@ def checkpoint_row(told: Mapping[str, Any], now_ms: int) -> CheckpointRow | None
         newest["end_to_end_duration"],
         newest["state_size"],
         now_ms - newest["trigger_timestamp"],
-        told["counts"]["failed"],
+        answer["counts"]["failed"],
     )

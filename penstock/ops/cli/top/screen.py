@@ -47,7 +47,7 @@ _VERTEX_KEYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """`least`: the width of the window at which it is shown."""
+    """A column of a table. `least`: the width of the window at which it is shown."""
 
     title: str
     cell: Callable[[VertexRow, Screen], Text]
@@ -55,7 +55,10 @@ class _Column:
 
 
 class Screen:
-    """`columns`: of the window. `colours_of`: a terminal; None: no colours. `bars`: filled and empty."""
+    """Draws the view as lines of text.
+
+    `columns`: of the window. `colours_of`: a terminal; None: no colours. `bars`: filled and empty.
+    """
 
     def __init__(self, columns: int, colours_of: TextIO | None, encoding: str) -> None:
         self.columns = max(_LEAST, columns)

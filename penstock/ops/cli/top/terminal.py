@@ -51,7 +51,10 @@ def is_terminal() -> bool:
 
 
 class Terminal:
-    """`with Terminal() as window`. On the main thread, because it takes signals."""
+    """A window of the terminal, for keys and lines:
+
+    `with Terminal() as window`. On the main thread, because it takes signals.
+    """
 
     def __init__(self) -> None:
         self._in, self._out = sys.stdin.fileno(), sys.stdout.fileno()

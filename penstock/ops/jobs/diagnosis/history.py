@@ -88,7 +88,7 @@ class _Watermark:
 
 
 class VerdictHistory:
-    """Told of a job from time to time, in order. A vertex of which nothing is new costs nothing."""
+    """Since when a job has its troubles, from its snapshots in order. A vertex without news costs nothing."""
 
     def __init__(self) -> None:
         self._limits: dict[VertexId, int] = {}

@@ -21,7 +21,7 @@ from penstock.ops.jobs.diagnosis.shares import (
 from penstock.ops.jobs.diagnosis.words import names_text, since_text
 from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
 
-MOST_TOLD: Final = 3
+MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Limit:
         what += why
         if not self.upstream:
             return (
-                f"'{self.name}' limits the job{since}: its {what}, and nobody behind it makes it "
+                f"'{self.name}' limits the job{since}: its {what}, and nobody downstream makes it "
                 "wait."
             )
         verb = "waits" if len(self.upstream) == 1 else "wait"
@@ -58,7 +58,7 @@ def limiting(job: JobSnapshot, shares: AllShares) -> Mapping[VertexId, tuple[str
     """Return the vertices that limit the job, with the names of those that wait for each.
 
     A vertex does if it is busy, waits for nobody, and is a source or has others that wait for it. If there is none, yet somebody
-    waits most of the time, then it is whoever stands behind it and does not wait.
+    waits most of the time, then it is the next vertex downstream that does not wait.
     """
     found = {}
     fallback = {}
@@ -109,8 +109,8 @@ def limits_of(
     further = [
         one for one in chosen[1:] if found[one.facts.vertex_id] and one.facts.name not in waiting
     ]
-    told = [*chosen[:1], *further][:MOST_TOLD]
-    return tuple(_limit(one, shares, found, since_ms) for one in told)
+    named = [*chosen[:1], *further][:MOST_NAMED]
+    return tuple(_limit(one, shares, found, since_ms) for one in named)
 
 
 def _limit(

@@ -16,7 +16,7 @@ BUSY: Final = 0.8
 BLOCKED: Final = 0.1
 """From this share of back pressure on, a subtask waits for others (Flink's LOW)."""
 MOSTLY_BLOCKED: Final = 0.5
-"""From this share of back pressure on, somebody behind the subtask must be at fault (Flink's HIGH)."""
+"""From this share of back pressure on, somebody downstream of the subtask must be at fault (Flink's HIGH)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ SKEW: Final = 2.0
 LEAST_RECORDS: Final = 1000
 LEAST_LATELY: Final = 200
 """Fewer records, since the start or in the last minute, are too few to say so."""
-MOST_TOLD: Final = 3
+MOST_NAMED: Final = 3
 Records: TypeAlias = tuple[int, ...]
 AllRecords: TypeAlias = "Mapping[VertexId, Records]"
 NONE_KNOWN: Final[AllRecords] = {}
@@ -56,7 +56,7 @@ class Skew:
 
 def skewed(job: JobSnapshot, formerly: AllRecords = NONE_KNOWN) -> tuple[Skew, ...]:
     """Return the most skewed subtasks, worst first. `formerly`: what they had got a minute ago; without it, all records count."""
-    return tuple(sorted(_found(job, formerly), key=lambda one: -one.factor)[:MOST_TOLD])
+    return tuple(sorted(_found(job, formerly), key=lambda one: -one.factor)[:MOST_NAMED])
 
 
 def records_of(vertex: VertexSnapshot) -> Records:
@@ -131,7 +131,7 @@ class Straggler:
 
 def straggler_of(job: JobSnapshot, shares: AllShares) -> Straggler | None:
     """Of the newest checkpoint that is complete, under way, or took too long."""
-    newest = next((one for one in job.checkpoints.history if _is_told(one)), None)
+    newest = next((one for one in job.checkpoints.history if _counts(one)), None)
     if newest is None:
         return None
     brief = brief_of(newest, job.now_ms)
@@ -165,7 +165,7 @@ def _missing(job: JobSnapshot, checkpoint: CheckpointSnapshot) -> list[tuple[Ver
     return [one for one in missing if one in states and not states[one].is_terminal]
 
 
-def _is_told(checkpoint: CheckpointSnapshot) -> bool:
+def _counts(checkpoint: CheckpointSnapshot) -> bool:
     failure = checkpoint.failure
     return failure is None or failure.startswith(CheckpointFailureReason.CHECKPOINT_EXPIRED)
 

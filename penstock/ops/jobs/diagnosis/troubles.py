@@ -17,9 +17,9 @@ from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnap
 
 _RECENT_MS: Final = 600_000
 _AGAIN: Final = 3
-"""From so many failures on within ten minutes, a job restarts again and again."""
+"""With this many failures within ten minutes, a job restarts again and again."""
 _OVER_MS, _OVER = 60_000, 3
-"""It does not any longer if nothing has failed for so long, and for so many times the usual time between two failures."""
+"""Restarts are over if nothing failed for this time, and for this multiple of the usual time between failures."""
 _MOST_OF_CAUSE: Final = 300
 _STARTING: Final = frozenset({ExecutionState.DEPLOYING, ExecutionState.INITIALIZING})
 
@@ -57,7 +57,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """What makes the job restart again and again. `vertex_id` None: no vertex of it; then `name` is empty too.
+    """What makes the job restart again and again. `vertex_id` None: no single vertex; then `name` is empty too.
 
     `subtask`: the one that fails; if those of a vertex fail in turn, the last one, and not `is_one_subtask`.
     """

@@ -33,7 +33,9 @@ _FAILED: Final = frozenset({JobStatus.FAILING, JobStatus.RESTARTING})
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`sentences`: what is wrong, the worst first; or that nothing is. `watermark`, `straggler`: also of a job that is well.
+    """The diagnosis of one job.
+
+    `sentences`: what is wrong, the worst first; or that nothing is. `watermark`, `straggler`: also of a job that is well.
 
     `further_limits`: other vertices that limit a branch of the job each.
     """
@@ -72,10 +74,10 @@ def verdict_on(job: JobSnapshot, since: Since, figures: Figures = NO_FIGURES) ->
         repeated=None if job.status.is_terminal else repeated_of(job),
         shares=shares,
     )
-    return _told(job, found, figures)
+    return _with_sentences(job, found, figures)
 
 
-def _told(job: JobSnapshot, found: Verdict, figures: Figures) -> Verdict:
+def _with_sentences(job: JobSnapshot, found: Verdict, figures: Figures) -> Verdict:
     if job.status.is_terminal:
         why = last_failure_of(job) if job.status is JobStatus.FAILED else ""
         return replace(found, sentences=(f"The job has ended: {job.status}{why}.",))
@@ -128,7 +130,7 @@ def _starving(job: JobSnapshot, shares: AllShares, figures: Figures) -> Iterator
             if pending > 0:
                 yield (
                     f"'{vertex.facts.name}' cannot deliver: it is idle {own.idle:.0%} of the time "
-                    f"although {pending:,} records wait to be read, and nobody behind it is slow."
+                    f"although {pending:,} records wait to be read, and nobody downstream is slow."
                 )
 
 

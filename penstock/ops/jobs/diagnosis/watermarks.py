@@ -52,7 +52,7 @@ class Figures:
         return None
 
     def process(self, tm_id: str) -> Mapping[str, float]:
-        """Return what a TaskManager's process has told, by the ids in `PROCESS`; what it has not told is left out."""
+        """Return the figures that a TaskManager's process has reported, by the ids in `PROCESS`."""
         return {}
 
 
@@ -114,7 +114,7 @@ class StoredFigures(Figures):
 NO_WATERMARK_MS: Final = -(2**63)
 LAST_WATERMARK_MS: Final = 2**63 - 1
 _HELD_MS: Final = 10_000
-"""So far behind the furthest one, in event time, a split or channel may hold the watermark."""
+"""A split or channel that lags the furthest one by this much, in event time, may hold the watermark."""
 _CATCHES_UP_MS: Final = 10_000
 """It does not if it comes within this time, by the clock, to where the furthest one is now: a job that reads the past is fast."""
 _STANDS_MS: Final = 1_000
@@ -122,7 +122,7 @@ _STANDS_MS: Final = 1_000
 
 
 def lag_of(watermark_ms: int, now_ms: int) -> int | None:
-    """Return how far a watermark is behind the clock; None: there is none yet, or it was the last one."""
+    """Return how far a watermark lags the clock; None: there is none yet, or it was the last one."""
     is_known = NO_WATERMARK_MS < watermark_ms < LAST_WATERMARK_MS
     return now_ms - watermark_ms if is_known else None
 
@@ -142,7 +142,7 @@ class Stand:
 class Holder:
     """The subtask whose watermark is the lowest. `watermark_ms` -2^63: it has none yet.
 
-    `is_held`: others are far ahead of it, the furthest by `ahead_ms` of event time; None: that one has no watermark at all.
+    `is_held`: others are far ahead, the furthest by `ahead_ms` of event time; None: that one has no watermark at all.
     `split`: of a source; None: it has no splits, or they are not known. `consumer`: the vertex that waits.
     """
 
@@ -167,7 +167,7 @@ class Holder:
             state = "it has no watermark yet"
         else:
             state = (
-                f"it stands at {moment_text(self.watermark_ms)}, {lasting(self.ahead_ms)} behind "
+                f"it stands at {moment_text(self.watermark_ms)}, {lasting(self.ahead_ms)} below "
                 "the furthest"
             )
         return f"The watermark is held{since} by {who}: {state}."
@@ -201,7 +201,7 @@ def _held(
     stand: Stand,
     figures: Figures,
 ) -> Holder | None:
-    """What is far behind the others that send watermarks to this vertex."""
+    """The subtask or split whose watermark is far below those of the others that send watermarks to this vertex."""
     producers = [by_id[one.source] for one in consumer.facts.inputs]
     sent = [
         (watermark_ms, place, subtask)
@@ -237,15 +237,15 @@ def sent_by(vertex: VertexSnapshot, figures: Figures) -> Iterator[tuple[int, int
     """Yield (watermark, the same by the newest report, subtask).
 
     Counters of a source have the watermark that it makes; an operator of its chain may make a later one. Those of others have the one
-    that they got. Counters come with each heartbeat, and what operators tell comes later.
+    that they got. Counters come with each heartbeat, and what operators report comes later.
     """
     is_source = not vertex.facts.inputs
     for attempt, io in live(vertex):
-        told = figures.watermark_out(vertex, attempt.subtask)
-        if told is None:
+        reported_ms = figures.watermark_out(vertex, attempt.subtask)
+        if reported_ms is None:
             watermark_ms = io.watermark_ms
         else:
-            watermark_ms = max(told, io.watermark_ms) if is_source else told
+            watermark_ms = max(reported_ms, io.watermark_ms) if is_source else reported_ms
         if watermark_ms < LAST_WATERMARK_MS:
             yield watermark_ms, max(watermark_ms, io.watermark_ms), attempt.subtask
 

@@ -40,8 +40,8 @@ def subtask_of(subtask: int, name: str) -> str:
 
 def names_text(names: Sequence[str]) -> str:
     """Return `'a', 'b' and 'c'`; of many the first ones and how many more there are. `names`: at least one."""
-    told = [f"'{name}'" for name in names]
-    if len(told) > _MOST_NAMES:
-        told[_MOST_NAMES - 1 :] = [f"{len(told) - _MOST_NAMES + 1} more"]
-    *others, last = told
+    quoted = [f"'{name}'" for name in names]
+    if len(quoted) > _MOST_NAMES:
+        quoted[_MOST_NAMES - 1 :] = [f"{len(quoted) - _MOST_NAMES + 1} more"]
+    *others, last = quoted
     return f"{', '.join(others)} and {last}" if others else last

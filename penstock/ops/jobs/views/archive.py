@@ -1,4 +1,4 @@
-"""What an archive keeps of a job: each path of the REST API that tells of the job, with its answer.
+"""What an archive keeps of a job: each path of the REST API about the job, with its answer.
 
 Source: Flink's JsonArchivist handlers (2.3). A history server reads `/jobs/overview` into a class of its own, which takes Flink's
 fields only, and passes all other answers on unread.
@@ -48,7 +48,7 @@ def _no_figures(_job: JobSnapshot, _vertex: VertexSnapshot, _resolution: Resolut
 def archive_of(
     job: JobSnapshot, environment: Json, figures: Figures = _no_figures
 ) -> Iterator[Entry]:
-    """Return the archive of a job, as it is now. `environment`: of its driver, as `/jobmanager/environment` tells it.
+    """Return the archive of a job, as it is now. `environment`: of its driver, as `/jobmanager/environment` answers it.
 
     `figures`: of a vertex over time.
     """
@@ -93,9 +93,9 @@ def _over_time(root: str, job: JobSnapshot, figures: Figures) -> Iterator[Entry]
     for vertex in job.vertices:
         rows = figures(job, vertex, resolution)[-most:]
         few.append(history.of_vertex(vertex, rows, history.OF_A_JOB))
-        told = history.of_vertex(vertex, rows, FIGURES)
+        figures_over_time = history.of_vertex(vertex, rows, FIGURES)
         path = f"{root}/vertices/{vertex.facts.vertex_id}/history"
-        yield path, history.history(job.now_ms, resolution, told)
+        yield path, history.history(job.now_ms, resolution, figures_over_time)
     yield f"{root}/history", history.history(job.now_ms, resolution, {"vertices": few})
 
 
@@ -149,11 +149,11 @@ def _vertex(root: str, job: JobSnapshot, vertex: VertexSnapshot) -> Iterator[Ent
         for one in attempts_of(vertex, index):
             number = one.attempt.attempt
             place = f"{root}/subtasks/{index}/attempts/{number}"
-            told = vertices.attempt(job, vertex, index, number)
+            details = vertices.attempt(job, vertex, index, number)
             accumulators = vertices.attempt_accumulators(vertex, index, number)
-            assert told is not None
+            assert details is not None
             assert accumulators is not None
-            yield place, told
+            yield place, details
             yield f"{place}/accumulators", accumulators
 
 

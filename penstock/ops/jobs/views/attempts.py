@@ -26,7 +26,7 @@ _LASTING: Final = (
     ExecutionState.INITIALIZING,
     ExecutionState.RUNNING,
 )
-"""The states whose lengths are told."""
+"""The states whose lengths are shown."""
 _PERCENTILES: Final = {"median": 0.5, "p25": 0.25, "p75": 0.75, "p95": 0.95}
 
 
@@ -111,7 +111,7 @@ def counts_of(attempts: Iterable[AttemptSnapshot]) -> dict[str, int]:
 def attempt_details(
     attempt: AttemptSnapshot, io: TaskIo | None, job: JobSnapshot, *, is_source: bool
 ) -> Json:
-    """Return what Flink tells of one attempt of a subtask."""
+    """Return what Flink shows of one attempt of a subtask."""
     start, end, duration = span_of(attempt, job.now_ms)
     return {
         "subtask": attempt.subtask,

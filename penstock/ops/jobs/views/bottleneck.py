@@ -45,7 +45,7 @@ def skew(job: JobSnapshot, vertex: VertexSnapshot) -> Json:
     keyed = any(one.ship_strategy == _BY_KEY for one in vertex.facts.inputs)
     worst = heapq.nsmallest(MOST_ROWS, known, key=lambda one: (-one[0], one[1].subtask))
     factor = _factor(counts[-1] if counts else 0, usual)
-    told = {
+    answer = {
         "now": job.now_ms,
         "id": vertex.facts.vertex_id,
         "name": vertex.facts.name,
@@ -61,7 +61,7 @@ def skew(job: JobSnapshot, vertex: VertexSnapshot) -> Json:
         "shown": len(worst),
         "subtasks": [_row(vertex, one, usual, keyed=keyed) for one in worst],
     }
-    return {**told, "why": _why(counts, factor, keyed=keyed)}
+    return {**answer, "why": _why(counts, factor, keyed=keyed)}
 
 
 def _why(counts: Sequence[int], factor: float | None, *, keyed: bool) -> Json:
@@ -149,12 +149,12 @@ def _part(one: Limit | Skew | Holder | Straggler | Waiting | Repeated | None) ->
     """A part of the verdict, by the names of REST: `since_ms` is `since`, and `is_slow` is `slow`."""
     if one is None:
         return None
-    told: Json = {}
+    answer: Json = {}
     for field in fields(one):
         value, plain = getattr(one, field.name), field.name.removeprefix("is_").removesuffix("_ms")
         key = _KEYS.get(field.name) or plain.replace("_", "-")
-        told[key] = list(value) if isinstance(value, tuple) else value
-    return told
+        answer[key] = list(value) if isinstance(value, tuple) else value
+    return answer
 
 
 _KEYS: Final = {

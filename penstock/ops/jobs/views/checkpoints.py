@@ -47,7 +47,7 @@ _Part: TypeAlias = "tuple[tuple[bool, int], VertexSnapshot, SubtaskCheckpoint | 
 
 
 def strip(job: JobSnapshot) -> Json:
-    """`/jobs/:jobid/checkpoints/strip`: newest first. Of those beyond the last 60 only failed ones are told."""
+    """`/jobs/:jobid/checkpoints/strip`: newest first. Of those beyond the last 60 only failed ones are shown."""
     known = job.checkpoints
     pending = [
         brief_of(one, job.now_ms)
@@ -130,7 +130,7 @@ def gantt(
         # Of equal ones the first stays the first: they are added from the sources on.
         worst = heapq.nlargest(MOST_ROWS, [*worst, *found], key=lambda one: one[0])
         yield
-    told = {
+    answer = {
         "now": job.now_ms,
         **head,
         "total": total,
@@ -138,7 +138,7 @@ def gantt(
         "shown": len(worst),
         "subtasks": [_part(checkpoint, *one) for one in worst],
     }
-    return told  # ruff: ignore[return-in-generator]
+    return answer  # ruff: ignore[return-in-generator]
 
 
 def _part(
@@ -218,7 +218,7 @@ def statistics(checkpoint: CheckpointSnapshot, *, has_tasks: bool = False) -> Js
     kind = "completed" if checkpoint.is_completed else "in_progress"
     kind = "failed" if checkpoint.is_failed else kind
     acks = checkpoint.every_ack
-    told: Json = {
+    answer: Json = {
         "className": kind,
         "id": checkpoint.checkpoint_id,
         "status": kind.upper(),
@@ -233,20 +233,20 @@ def statistics(checkpoint: CheckpointSnapshot, *, has_tasks: bool = False) -> Js
         "tasks": {},
     }
     if has_tasks:
-        told["tasks"] = {
+        answer["tasks"] = {
             vertex_id: _of_vertex(checkpoint, vertex_id) for vertex_id in checkpoint.subtasks
         }
     if checkpoint.is_completed:
-        told |= {
+        answer |= {
             "external_path": folder_of(checkpoint.location),
             "discarded": checkpoint.is_discarded,
         }
     elif checkpoint.is_failed:
-        told |= {
+        answer |= {
             "failure_timestamp": checkpoint.ended_ms,
             "failure_message": checkpoint.failure,
         }
-    return told
+    return answer
 
 
 def _type_of(checkpoint: CheckpointSnapshot) -> str:
@@ -351,7 +351,7 @@ def summary_of(figures: Figures) -> Json:
 
 
 def not_enabled(job: JobSnapshot) -> str:
-    """Why a job that takes no checkpoints at all tells nothing of them."""
+    """Return why a job that takes no checkpoints has nothing to show of them."""
     return f"Checkpointing is not enabled for this job ({job.job_id})."
 
 

@@ -25,7 +25,7 @@ from penstock.ops.jobs.views.taskmanagers import slots_of
 
 
 def environment() -> dict[str, Any]:
-    """Return what `/jobmanager/environment` tells, without secrets."""
+    """Return the answer of `/jobmanager/environment`, without secrets."""
     version = f"Python {platform.python_version()} ({platform.python_implementation()})"
     options = [without_credentials(option) for option in sys.orig_argv[1:]]
     return {
@@ -93,15 +93,15 @@ def application_in_list(job: JobSnapshot) -> Json:
 
 def application(job: JobSnapshot) -> Json:
     """`/applications/:applicationid`."""
-    told = application_in_list(job)
+    answer = application_in_list(job)
     known: dict[str, int] = {}
     for status, at_ms in job.timestamps.items():
         name = _APPLICATION_STATUS.get(status, "RUNNING")
         known[name] = min(at_ms, known.get(name, at_ms))
     names = ("CREATED", "RUNNING", "FAILING", "FAILED", "CANCELING", "FINISHED", "CANCELED")
-    told["timestamps"] = {name: known.get(name, 0) for name in names}
-    told["jobs"] = [job_in_list(job)]
-    return told
+    answer["timestamps"] = {name: known.get(name, 0) for name in names}
+    answer["jobs"] = [job_in_list(job)]
+    return answer
 
 
 def job_options(job: JobSnapshot) -> list[Json]:

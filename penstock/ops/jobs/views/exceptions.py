@@ -108,7 +108,7 @@ def _where(job: JobSnapshot, group: FailureGroup) -> Json:
 
 
 def _restart(facts: RestartFacts, seen: FailureSeen) -> Json | None:
-    """The restart that followed the newest failure. `of`: so many may there be; None: no limit is known."""
+    """The restart that followed the newest failure. `of`: the most there may be; None: no limit is known."""
     if not seen.restart:
         return None
     of = None if facts.interval_ms is not None else facts.most
@@ -172,18 +172,18 @@ def history(job: JobSnapshot, most: int = MOST_SHOWN) -> Json:
 
 
 def _failure(job: JobSnapshot, seen: FailureSeen) -> Json:
-    told: Json = {
+    answer: Json = {
         "exceptionName": seen.failure.kind,
         "stacktrace": without_credentials(seen.failure.text),
         "timestamp": seen.at_ms,
         "failureLabels": {},
     }
     if seen.task is not None and seen.attempt_id is not None:
-        told["taskName"] = f"{seen.task} - execution #{seen.attempt_id.attempt}"
+        answer["taskName"] = f"{seen.task} - execution #{seen.attempt_id.attempt}"
     if seen.location is not None:
-        told["endpoint"] = endpoint_of(seen.location)
-        told["taskManagerId"] = taskmanager_name(job.job_id, seen.location.resource_id)
-    return told
+        answer["endpoint"] = endpoint_of(seen.location)
+        answer["taskManagerId"] = taskmanager_name(job.job_id, seen.location.resource_id)
+    return answer
 
 
 def of_application(job: JobSnapshot) -> Json:

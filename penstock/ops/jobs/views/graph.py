@@ -60,7 +60,7 @@ def graph(job: JobSnapshot, nodes: Sequence[Json]) -> Json:
 
 
 def head(job: JobSnapshot) -> Json:
-    """What stands above everything that is told of a job. `uptime`: since it last began to run; None: it does not run."""
+    """The head of every answer about a job. `uptime`: since it last began to run; None: it does not run."""
     runs = job.status is JobStatus.RUNNING
     since = job.timestamps.get(JobStatus.RUNNING) if runs else None
     return {
@@ -97,12 +97,12 @@ def node(
     *,
     is_sink: bool,
 ) -> Json:
-    """A vertex. `rates`: the newest figures of its history; None: there is no history of it."""
+    """A vertex. `rates`: the newest figures of its history; None: the vertex has no history."""
     facts, alive = vertex.facts, list(live(vertex))
     ios = [io for _, io in alive]
     counts = Counter([one.state for one in vertex.attempts])
     columns = {name: list(map(read, ios)) for name, read in _SHARES.items()}
-    told = {
+    answer = {
         "id": facts.vertex_id,
         "name": facts.name,
         "parallelism": facts.parallelism,
@@ -124,10 +124,10 @@ def node(
         why = dict.fromkeys((*_SHARES, "busiest-subtask", "queued-in", "queued-out"), silent)
     if not facts.inputs:
         why["queued-in"] = _NO_INPUT
-    told |= _rates(rates, silent, why)
-    told |= _watermark(job, vertex, silent, why)
-    told |= _state_bytes(job, vertex, why)
-    return {**told, "why": why}
+    answer |= _rates(rates, silent, why)
+    answer |= _watermark(job, vertex, silent, why)
+    answer |= _state_bytes(job, vertex, why)
+    return {**answer, "why": why}
 
 
 def _silence(vertex: VertexSnapshot) -> str:
@@ -168,13 +168,13 @@ def _queue(vertex: VertexSnapshot, alive: _Live, pool_usage: PoolUsage) -> Json 
 
 
 def _rates(rates: Row | None, silent: str, why: dict[str, str]) -> Json:
-    told: Json = {}
+    answer: Json = {}
     for name, place in RATES.items():
         value = math.nan if rates is None else rates[place]
-        told[name] = None if silent or math.isnan(value) else round(float(value), _DIGITS)
-        if told[name] is None:
+        answer[name] = None if silent or math.isnan(value) else round(float(value), _DIGITS)
+        if answer[name] is None:
             why[name] = silent or (_NO_HISTORY if rates is None else _NO_RATE)
-    return told
+    return answer
 
 
 def _watermark(job: JobSnapshot, vertex: VertexSnapshot, silent: str, why: dict[str, str]) -> Json:
@@ -199,11 +199,11 @@ def _state_bytes(job: JobSnapshot, vertex: VertexSnapshot, why: dict[str, str]) 
 
 
 def _edges(job: JobSnapshot, nodes: Sequence[Json]) -> Iterator[Json]:
-    told: Mapping[VertexId, Json] = {one["id"]: one for one in nodes}
+    by_id: Mapping[VertexId, Json] = {one["id"]: one for one in nodes}
     outputs = Counter(one.source for other in job.vertices for one in other.facts.inputs)
     for vertex in job.vertices:
         inputs = vertex.facts.inputs
-        target = told[vertex.facts.vertex_id]
+        target = by_id[vertex.facts.vertex_id]
         for number, one in enumerate(inputs):
             yield {
                 "source": one.source,
@@ -211,30 +211,30 @@ def _edges(job: JobSnapshot, nodes: Sequence[Json]) -> Iterator[Json]:
                 "input": number,
                 "partitioner": one.ship_strategy,
                 "exchange": one.exchange,
-                **_flow(told[one.source], target, len(inputs), outputs[one.source]),
+                **_flow(by_id[one.source], target, len(inputs), outputs[one.source]),
             }
 
 
 def _flow(source: Json, target: Json, inputs: int, outputs: int) -> Json:
     """What an edge carries. A vertex with one input knows what comes by it; one with one output what goes by it."""
-    told: Json = dict.fromkeys(("records", "bytes", "queued", "pool-usage"))
+    answer: Json = dict.fromkeys(("records", "bytes", "queued", "pool-usage"))
     if inputs == 1:
         queue = target["queued-in"] or {"total": None, "pool-usage": None}
-        told |= {"records": target["records-in"], "bytes": target["bytes-in"]}
-        told |= {"queued": queue["total"], "pool-usage": queue["pool-usage"]}
+        answer |= {"records": target["records-in"], "bytes": target["bytes-in"]}
+        answer |= {"queued": queue["total"], "pool-usage": queue["pool-usage"]}
         place, reasons = "target", target["why"]
         why = {"records": "records-in", "bytes": "bytes-in", "queued": "queued-in"}
     elif outputs == 1:
-        told |= {"records": source["records-out"], "bytes": source["bytes-out"]}
+        answer |= {"records": source["records-out"], "bytes": source["bytes-out"]}
         place, reasons = "source", source["why"]
         why = {"records": "records-out", "bytes": "bytes-out"}
     else:
         place, reasons, why = None, {}, {}
-    missing = {name: reasons.get(why.get(name, ""), _SUMS_ONLY) for name in told}
+    missing = {name: reasons.get(why.get(name, ""), _SUMS_ONLY) for name in answer}
     if inputs == 1:
         missing["pool-usage"] = reasons.get("queued-in", _NO_METRIC)
     return {
-        **told,
+        **answer,
         "measured-at": place,
-        "why": {name: text for name, text in missing.items() if told[name] is None},
+        "why": {name: text for name, text in missing.items() if answer[name] is None},
     }

@@ -17,7 +17,7 @@ from penstock.ops.jobs.views.attempts import Json
 from penstock.ops.jobs.views.taskmanagers import head, process, tenants_of
 
 OF_A_PAGE: Final = 100
-"""TaskManagers that are told together."""
+"""How many TaskManagers one answer has."""
 MOST_LOST: Final = 50
 """The newest of those that were lost."""
 FIGURES: Final = {
@@ -33,7 +33,7 @@ FIGURES: Final = {
     "files-open": "Status.JVM.FileDescriptor.Open",
     "files-max": "Status.JVM.FileDescriptor.Max",
 }
-"""What is told of a process, and the metric that says it."""
+"""The figures of a process, and the metric of each."""
 ORDERS: Final = ("id", "host", "cpu", "resident", "heard", "slots-free", "tasks")
 """What TaskManagers can be sorted by. Those that are late come first where nothing is chosen."""
 _DIGITS: Final = 3
@@ -44,7 +44,10 @@ Values: TypeAlias = Callable[[str], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """`page`: from 0. `name`: only this TaskManager, also if it is gone; "": all."""
+    """The TaskManagers that a request asks for.
+
+    `page`: from 0. `name`: only this TaskManager, also if it is gone; "": all.
+    """
 
     sort: str = ""
     is_descending: bool = False
@@ -116,7 +119,7 @@ def figures_of(values: Mapping[str, str]) -> Json:
 
 
 def _number(text: str | None) -> float | None:
-    """A figure that is negative is one that the system does not tell."""
+    """Read a figure. A negative one is one that the system does not report."""
     try:
         value = math.nan if text is None else float(text)
     except ValueError:

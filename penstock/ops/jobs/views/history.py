@@ -16,7 +16,7 @@ OF_A_JOB: Final = (
     "busyTimeMsPerSecond.max",
     "backPressuredTimeMsPerSecond.max",
 )
-"""What all vertices of a job are told with, unless others are asked for."""
+"""The figures of all vertices of a job, unless others are asked for."""
 _DIGITS: Final = 3
 
 
@@ -33,10 +33,10 @@ def of_vertex(
     }
 
 
-def history(now_ms: int, resolution: Resolution, told: Json) -> Json:
+def history(now_ms: int, resolution: Resolution, figures: Json) -> Json:
     """`/jobs/:jobid/history` and `/jobs/:jobid/vertices/:vertexid/history`."""
     kept_ms = resolution.step_ms * resolution.rows
-    return {"now": now_ms, "step": resolution.step_ms, "kept": kept_ms, **told}
+    return {"now": now_ms, "step": resolution.step_ms, "kept": kept_ms, **figures}
 
 
 def _shown(value: float) -> float | int | None:

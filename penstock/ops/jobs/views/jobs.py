@@ -45,13 +45,13 @@ def options(job: JobSnapshot) -> Json:
 
 
 class _Options:
-    """The options of one job. `_told`: the keys of those that had their turn."""
+    """The options of one job. `_listed`: the keys of those that had their turn."""
 
     def __init__(self, job: JobSnapshot) -> None:
         self._values = job.facts.configuration
         self._origins = job.facts.options.origins
         self._host_defaults = job.facts.options.host_defaults
-        self._told: set[str] = set()
+        self._listed: set[str] = set()
 
     def subjects(self) -> Iterator[Json]:
         unused: list[Option[Any]] = []
@@ -64,7 +64,7 @@ class _Options:
             "Programs for Flink set these options. Penstock checks their values and ignores them."
         )
         yield self._subject(_WITHOUT_EFFECT, text, [*unused, *WITHOUT_EFFECT])
-        others = [key for key in sorted(self._values) if key not in self._told]
+        others = [key for key in sorted(self._values) if key not in self._listed]
         if others:
             text = "Penstock ignores these keys. They may be of other software, or misspelt."
             rows = [self._row(key, None, None) for key in others]
@@ -77,7 +77,7 @@ class _Options:
             for option in known
             for one in self._each(option)
         ]
-        self._told |= {one["key"] for one in rows}
+        self._listed |= {one["key"] for one in rows}
         return {"subject": title, "doc": text, "page": page_of(title), "options": rows}
 
     def _each(self, option: Option[Any]) -> Iterator[Option[Any]]:
@@ -221,7 +221,7 @@ def result(job: JobSnapshot) -> Json:
 
 
 def no_rescales(job: JobSnapshot) -> str:
-    """Why a job tells nothing of rescales."""
+    """Return why a job has no rescales to show."""
     return f"AdaptiveScheduler is not enabled for this job ({job.job_id})."
 
 

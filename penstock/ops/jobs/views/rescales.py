@@ -46,8 +46,8 @@ def overview(job: JobSnapshot, rescales: Rescales) -> Json:
     """`/rescales/overview`: how many there were, and the newest of each outcome."""
     outcomes = (RescaleOutcome.COMPLETED, RescaleOutcome.FAILED, RescaleOutcome.IGNORED)
     latest = {one.lower(): rescales.latest.get(one) for one in outcomes}
-    told = {name: None if one is None else details(job, one) for name, one in latest.items()}
-    return {"rescalesCounts": _counts(rescales), "latest": told}
+    newest = {name: None if one is None else details(job, one) for name, one in latest.items()}
+    return {"rescalesCounts": _counts(rescales), "latest": newest}
 
 
 def history(job: JobSnapshot, rescales: Rescales) -> Json:

@@ -26,7 +26,10 @@ def answer_of(steps: Steps[T], between: Callable[[], object] = lambda: None) -> 
 
 
 class Rows(Sequence[Any]):
-    """`view` makes the JSON of one item. It is called each time that the element is read. Equal to a list with the same elements."""
+    """A list whose elements become JSON when they are read.
+
+    `view` makes the JSON of one item. It is called each time that the element is read. Equal to a list with the same elements.
+    """
 
     __slots__ = ("_items", "_view")
 

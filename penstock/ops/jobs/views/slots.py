@@ -23,9 +23,9 @@ from penstock.ops.jobs.views.rows import Steps
 from penstock.ops.jobs.views.taskmanagers import Tenant, present, process, tenants_of
 
 MOST_SLOTS: Final = 2_000
-"""With more slots than these, hosts are told in the place of slots."""
+"""With more slots than these, the answer has hosts in the place of slots."""
 MOST_SUBTASKS: Final = 2_000
-"""In all slots together. Of a slot with more than its part of them the busiest are told."""
+"""The most subtasks in all slots together. Of a slot with more than its share of them the busiest are shown."""
 _DIGITS: Final = 3
 _Used: TypeAlias = tuple[TaskManagerSnapshot, Mapping[AllocationId, Sequence[Tenant]]]
 
@@ -56,7 +56,7 @@ def slot_map(jobs: Sequence[JobSnapshot], now_ms: int, spark_ui: str | None) -> 
                 found = [_slot(key, slots[key], most) for key in sorted(slots)]
                 boxes.append({**about, "spark": _spark(one, spark_ui), "slots": found})
         yield
-    told = {
+    answer = {
         "now": now_ms,
         "folded": is_folded,
         "total": total,
@@ -69,7 +69,7 @@ def slot_map(jobs: Sequence[JobSnapshot], now_ms: int, spark_ui: str | None) -> 
         "taskmanagers": boxes,
         "hosts": [_host(name, ones) for name, ones in hosts.items()],
     }
-    return told  # ruff: ignore[return-in-generator]
+    return answer  # ruff: ignore[return-in-generator]
 
 
 def _slot(allocation_id: AllocationId, tenants: Sequence[Tenant], most: int) -> Json:

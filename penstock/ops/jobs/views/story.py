@@ -1,4 +1,4 @@
-"""Answers that tell what happened to a job, in order. Flink has no such path."""
+"""Answers about what happened to a job, in order. Flink has no such path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def story(
 ) -> Json:
     """`/jobs/:jobid/story`, oldest first.
 
-    `vertex`: the states of its attempts are told, too; with `subtask` of this one only. `machine`: lines of the job's machine.
+    `vertex`: the states of its attempts are included; with `subtask` those of this one only.
+    `machine`: lines of the job's machine.
     """
     found = [
         *map(_of_job, job.story.events),
@@ -42,10 +43,10 @@ def story(
 
 def _of_job(one: StoryEvent) -> Json:
     cause = {} if one.taskmanager is None else {"taskmanager": one.taskmanager}
-    return _told(one.at_ms, one.kind, one.text, **cause)
+    return _event(one.at_ms, one.kind, one.text, **cause)
 
 
-def _told(at_ms: int, kind: StoryKind, text: str, **more: Any) -> Json:
+def _event(at_ms: int, kind: StoryKind, text: str, **more: Any) -> Json:
     return {"timestamp": at_ms, "kind": str(kind), "text": without_credentials(text), **more}
 
 
@@ -69,14 +70,14 @@ def _is_of(seen: FailureSeen, vertex: VertexSnapshot | None, subtask: int | None
 
 def _failure(seen: FailureSeen) -> Json:
     who = "the job" if seen.task is None else seen.task
-    told = _told(seen.at_ms, StoryKind.FAILURE, f"{who} failed: {_headline(seen.failure.text)}")
+    event = _event(seen.at_ms, StoryKind.FAILURE, f"{who} failed: {_headline(seen.failure.text)}")
     if seen.attempt_id is not None:
-        told |= {
+        event |= {
             "vertex-id": seen.attempt_id.vertex_id,
             "subtask": seen.attempt_id.subtask,
             "attempt": seen.attempt_id.attempt,
         }
-    return told
+    return event
 
 
 def _headline(text: str) -> str:
@@ -94,7 +95,7 @@ def _vertices(job: JobSnapshot) -> Iterator[Json]:
             if at_ms is not None:
                 subtasks = counted(len(vertex.attempts), "subtask")
                 text = f"'{vertex.facts.name}' {verb}: {subtasks}"
-                yield _told(at_ms, StoryKind.VERTEX, text, **{"vertex-id": vertex.facts.vertex_id})
+                yield _event(at_ms, StoryKind.VERTEX, text, **{"vertex-id": vertex.facts.vertex_id})
 
 
 def _all_since(vertex: VertexSnapshot, state: ExecutionState) -> int | None:
@@ -123,7 +124,7 @@ def _states(vertex: VertexSnapshot, one: AttemptSnapshot) -> Iterator[Json]:
             text += f" on {one.location.resource_id} ({one.location.host})"
         if state is one.state and one.cause:
             text += f": {_headline(one.cause)}"
-        yield _told(
+        yield _event(
             at_ms,
             StoryKind.SUBTASK,
             text,

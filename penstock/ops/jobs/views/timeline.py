@@ -50,7 +50,7 @@ def of_vertex(
 ) -> Json:
     """The same with `vertexid`: a lane for each attempt of its subtasks. Those with most attempts come first, the newest attempt of each last.
 
-    `subtask` None: of all subtasks. `offset`: so many lanes before these.
+    `subtask` None: of all subtasks. `offset`: how many lanes come before these.
     """
     chosen = range(len(vertex.attempts)) if subtask is None else [subtask]
     ordered = sorted(chosen, key=lambda one: -len(vertex.former.get(one, ())))
@@ -90,7 +90,7 @@ def _page(vertex: VertexSnapshot, subtasks: Sequence[int], offset: int) -> list[
 
 
 def _lane(lane: Lane, now_ms: int, most: int = MOST_CHANGES, *, has_ended: bool) -> Json:
-    """Each state with its begin and its end; None: it lasts. `most`: so many of the last ones."""
+    """Each state with its begin and its end; None: it lasts. `most`: how many of the last ones."""
     changes = lane.changes[-most:]
     ends: list[int | None] = [at_ms for _, at_ms in changes[1:]]
     ends.append(now_ms if has_ended else None)
@@ -106,7 +106,7 @@ def _lane(lane: Lane, now_ms: int, most: int = MOST_CHANGES, *, has_ended: bool)
 
 
 def _causes(job: JobSnapshot, vertex: VertexSnapshot) -> dict[tuple[int, int], str]:
-    """What attempts of the vertex failed with, by subtask and attempt, as far as the newest failures of the job tell it."""
+    """What attempts of the vertex failed with, by subtask and attempt, from the newest failures of the job."""
     return {
         (seen.attempt_id.subtask, seen.attempt_id.attempt): read_failure(seen.failure).headline
         for root, others in job.failures

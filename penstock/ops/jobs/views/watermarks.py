@@ -21,7 +21,7 @@ from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
 from penstock.ops.jobs.views.attempts import Json, place_of
 
 MOST_IDLE: Final = 5
-"""So many idle channels of a vertex are named; all are counted."""
+"""How many idle channels of a vertex are named; all are counted."""
 _NO_REPORT: Final = "no subtask has reported yet"
 _ENDED: Final = "all its subtasks have ended"
 _NO_WATERMARK: Final = "none of its subtasks has a watermark yet"
@@ -42,13 +42,13 @@ def of_vertex(
 ) -> Json:
     """A vertex. The watermark of a subtask is that of its input, of a source that of its output.
 
-    `without`: so many subtasks have none yet. `ended`: so many got the last one. `idle`: channels that the vertex does not wait for:
-    their senders stand below its own lowest watermark. `speed`: milliseconds of event time in a millisecond.
+    `without`: how many subtasks have none yet. `ended`: how many got the last one.
+    `idle`: channels that the vertex does not wait for: their senders stand below its own lowest watermark. `speed`: milliseconds of event time in a millisecond.
     """
     known = [(io.watermark_ms, one.subtask) for one, io in live(vertex)]
-    told = [one for one in known if NO_WATERMARK_MS < one[0] < LAST_WATERMARK_MS]
+    moving = [one for one in known if NO_WATERMARK_MS < one[0] < LAST_WATERMARK_MS]
     without = sum(one <= NO_WATERMARK_MS for one, _ in known)
-    lowest, highest = min(told, default=None), max(told, default=None)
+    lowest, highest = min(moving, default=None), max(moving, default=None)
     sent = list(_sent_to(job, vertex, figures))
     # A subtask without a watermark holds all that come after it.
     floor_ms = NO_WATERMARK_MS if without or lowest is None else lowest[0]

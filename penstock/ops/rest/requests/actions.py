@@ -99,7 +99,7 @@ def stop(driver: Driver, asked: Asked) -> Answer:
 
 
 def _status(kind: str) -> Callable[[Driver, Asked], Any]:
-    """Return the view that tells how such an operation on a job went."""
+    """Return the view that shows how such an operation on a job went."""
     return lambda driver, asked: driver.operations.status(
         f"{kind} {asked.hex_id('jobid')}", asked.hex_id("triggerid")
     )

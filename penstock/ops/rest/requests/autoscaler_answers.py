@@ -1,4 +1,4 @@
-"""What the autoscaler of a job measures and decides: `/jobs/:jobid/autoscaler`. Flink tells this in events of its Kubernetes operator."""
+"""`/jobs/:jobid/autoscaler`: what a job's autoscaler measures and decides. Flink's Kubernetes operator has events for it."""
 
 from __future__ import annotations
 

@@ -84,16 +84,16 @@ def exception_groups(driver: Driver, asked: Asked) -> Any:
 def job_watermarks(driver: Driver, asked: Asked) -> Any:
     """`/jobs/:jobid/watermarks`. Raises RestError."""
     job = driver.job(asked)
-    told = []
+    answers = []
     stands = driver.job_registry.since(job).watermarks
     for vertex in job.vertices:
         stand = stands.get(vertex.facts.vertex_id)
         with driver.job_registry.reported() as store:
             figures = StoredFigures(store, job.job_id)
             speed = 1.0 if stand is None else stand.speed
-            told.append(watermarks.of_vertex(job, vertex, figures, speed))
+            answers.append(watermarks.of_vertex(job, vertex, figures, speed))
         give_way()
-    return watermarks.watermarks(job, told)
+    return watermarks.watermarks(job, answers)
 
 
 def checkpoint_gantt(driver: Driver, asked: Asked) -> Any:
@@ -105,8 +105,9 @@ def checkpoint_gantt(driver: Driver, asked: Asked) -> Any:
 
 
 def job_timeline(driver: Driver, asked: Asked) -> Any:
-    """`/jobs/:jobid/timeline`. `vertexid`: the attempts of this vertex; `subtaskindex`: of this subtask; `offset`: so many lanes are
-    left out. Raises RestError.
+    """`/jobs/:jobid/timeline`. Raises RestError.
+
+    `vertexid`: the attempts of this vertex; `subtaskindex`: of this subtask; `offset`: how many lanes are left out.
     """
     job = driver.job(asked)
     vertex = chosen_vertex(job, asked)
@@ -195,7 +196,7 @@ def vertex_pressure(driver: Driver, asked: Asked) -> Any:
 
 
 def job_story(driver: Driver, asked: Asked) -> Any:
-    """`/jobs/:jobid/story`. `vertexid`, `subtaskindex`: whose attempts are told, too. `machine`: how many lines of the job's machine."""
+    """`/jobs/:jobid/story`. `vertexid`, `subtaskindex`: whose attempts are included. `machine`: the job's machine's lines."""
     job = driver.job(asked)
     vertex = chosen_vertex(job, asked)
     subtask = None if vertex is None else chosen_subtask(vertex, asked)

@@ -161,10 +161,10 @@ def taskmanager_details(driver: Driver, asked: Asked) -> Any:
     name = asked.path["taskmanagerid"]
     with driver.job_registry.metrics() as store:
         metrics = taskmanagers.metrics_of(store.values(TaskManagerScope(name)))
-    told = taskmanagers.details(driver.now(), name, metrics)
-    if told is None:  # Flink answers 500 here.
+    details = taskmanagers.details(driver.now(), name, metrics)
+    if details is None:  # Flink answers 500 here.
         raise RestError(500, "Internal server error.", f"TaskManager {name} not found")
-    return told
+    return details
 
 
 def job_bottleneck(driver: Driver, asked: Asked) -> Any:
@@ -222,10 +222,10 @@ def attempt_accumulators(driver: Driver, asked: Asked) -> Any:
     return _attempt(asked, vertices.attempt_accumulators(vertex, index, asked.number("attempt")))
 
 
-def _attempt(asked: Asked, told: Any) -> Any:
-    if told is None:
+def _attempt(asked: Asked, answer: Any) -> Any:
+    if answer is None:
         raise RestError(404, f"Invalid attempt num {asked.path['attempt']}")
-    return told
+    return answer
 
 
 def checkpoint_subtasks(driver: Driver, asked: Asked) -> Any:

@@ -12,7 +12,7 @@ from penstock.ops.rest.answers import Asked, RestError
 from penstock.ops.rest.requests.handlers import Driver, vertex_in
 
 _LAST: Final = 60
-"""So many of the newest times are told of all vertices of a job, unless a time is given."""
+"""How many of the newest times the answer about all vertices of a job has, unless a time is given."""
 
 
 def vertex(driver: Driver, asked: Asked) -> Any:
@@ -30,12 +30,12 @@ def job(driver: Driver, asked: Asked) -> Any:
     resolution, names = _resolution(asked), _names(asked, history.OF_A_JOB)
     newest_ms = found.now_ms - _LAST * resolution.step_ms
     since_ms = asked.query_number("since", newest_ms)
-    told = []
+    vertices = []
     for one in chosen or found.vertices:
         rows = driver.job_registry.figures(found, one, resolution, since_ms)
-        told.append(history.of_vertex(one, rows, names))
+        vertices.append(history.of_vertex(one, rows, names))
         give_way()
-    return history.history(found.now_ms, resolution, {"vertices": told})
+    return history.history(found.now_ms, resolution, {"vertices": vertices})
 
 
 def _resolution(asked: Asked) -> Resolution:

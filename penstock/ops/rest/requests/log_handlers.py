@@ -1,4 +1,4 @@
-"""Requests for logs, thread dumps and flame graphs: what only the processes themselves can tell.
+"""Requests for logs, thread dumps and flame graphs: what only the processes themselves can report.
 
 They wait for a TaskManager, so the server runs them on threads of their own. Source: Flink JobManagerLogFileHandler,
 TaskManagerLogFileHandler, TaskManagerThreadDumpHandler, JobVertexFlameGraphHandler.
@@ -49,7 +49,7 @@ _Reader = Callable[[ReadLog], LogPiece]
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """The driver, or a TaskManager, and what can be asked of it."""
+    """The driver, or a TaskManager, and the questions that it answers."""
 
     name: str
     read: _Reader
@@ -126,7 +126,7 @@ def _taskmanager(driver: Driver, asked: Asked) -> tuple[JobHandle, ResourceId]:
 
 
 def _file(process: _Process, wanted: ReadLog, asked_span: str) -> Answer:
-    """A file, or the part of it that the request asks for, piece by piece. The first piece is read at once, because it may not be there.
+    """A file, or the part that the request asks for, piece by piece. The first piece is read at once, because it may not be there.
 
     Flink gives whole files only. Source of parts: RFC 9110, range requests.
     """

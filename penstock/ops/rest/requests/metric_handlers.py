@@ -95,14 +95,14 @@ def _aggregates(driver: Driver, asked: Asked, scopes: Sequence[Scope]) -> Any:
         if not names:
             return Rows(store.ids_of(scopes), _id)
         found = store.aggregate(scopes, names, wanted)
-    return [_told(one.id, one.numbers) for one in found]
+    return [_aggregate(one.id, one.numbers) for one in found]
 
 
 def _id(name: str) -> dict[str, str]:
     return {"id": name}
 
 
-def _told(name: str, numbers: Any) -> dict[str, Any]:
+def _aggregate(name: str, numbers: Any) -> dict[str, Any]:
     return {"id": name, **{str(kind): float(number) for kind, number in numbers.items()}}
 
 

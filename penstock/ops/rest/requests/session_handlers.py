@@ -18,7 +18,7 @@ _SUBMISSION: Final = "job submission"
 def session() -> Any:
     """GET /session. A driver of a program says that it is none."""
     found = SESSION_PLACE.session
-    return {"session": False} if found is None else {"session": True, **found.told()}
+    return {"session": False} if found is None else {"session": True, **found.about()}
 
 
 def submit(driver: Driver, asked: Asked) -> Answer:
@@ -45,10 +45,10 @@ def rows(_driver: Driver, asked: Asked) -> Any:
     """GET /session/jobs/:jobid/rows/:stream: the piece after `after`, for the client that collects."""
     job_id, stream, chosen = asked.hex_id("jobid"), asked.path["stream"], asked.query.get("chosen")
     try:
-        told = _session().rows(job_id, stream, asked.query_number("after", 0), chosen or "")
+        piece = _session().rows(job_id, stream, asked.query_number("after", 0), chosen or "")
     except ExternalError as error:
         raise RestError(410, str(error)) from None
-    return told
+    return piece
 
 
 def heartbeat(driver: Driver, asked: Asked) -> Answer:

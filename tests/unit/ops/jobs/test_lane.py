@@ -8,15 +8,15 @@ def test_a_state_that_lasts_is_one_change():
     record = LaneRecord()
     for at_ms, state in enumerate("AABBA"):
         record.enter(state, at_ms)
-    assert record.told() == Lane((("A", 0), ("B", 2), ("A", 4)))
+    assert record.lane() == Lane((("A", 0), ("B", 2), ("A", 4)))
 
 
 def test_the_oldest_changes_are_forgotten_and_counted():
     record = LaneRecord()
     for at_ms in range(MOST_CHANGES + 3):
         record.enter("AB"[at_ms % 2], at_ms)
-    assert len(record.told().changes) == MOST_CHANGES
-    assert (record.told().changes[0], record.told().forgotten) == (("B", 3), 3)
+    assert len(record.lane().changes) == MOST_CHANGES
+    assert (record.lane().changes[0], record.lane().forgotten) == (("B", 3), 3)
 
 
 def test_a_vertex_is_in_the_most_alarming_state_of_its_subtasks():
@@ -34,7 +34,7 @@ def test_a_vertex_is_in_the_most_alarming_state_of_its_subtasks():
     )
     for at_ms, (old, new) in enumerate(moves):
         lane.moved(None if old is None else ExecutionState(old), ExecutionState(new), at_ms)
-    assert lane.told().changes == (
+    assert lane.lane().changes == (
         ("CREATED", 0),
         ("RUNNING", 3),
         ("FAILED", 5),

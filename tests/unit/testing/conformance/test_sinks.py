@@ -140,7 +140,7 @@ def test_a_sound_sink_is_exactly_once(folders):
         (("publishes when closed",), AT_LEAST, "doubled"),
         (("forgets one",), NONE, "lost"),
         (("aborts all",), NONE, "aborted"),
-        (("aborts others",), NONE, "together with another job that goes on: 8 lost"),
+        (("aborts others",), NONE, "together with another job that continues: 8 lost"),
         (("publishes in abort",), AT_LEAST, "visible too early"),
         (("names collide",), NONE, "lost"),
         (("puts off",), NONE, "puts committables off after 2 tries"),
@@ -172,7 +172,7 @@ def test_what_abort_leaves_behind_is_found_if_the_kit_can_look_at_it(folders, fl
         report.require(EXACTLY)
         return
     with pytest.raises(
-        AssertionError, match="together with another job that goes on: 1 left behind"
+        AssertionError, match="together with another job that continues: 1 left over"
     ):
         report.require(NONE)
 

@@ -286,7 +286,7 @@ def test_who_is_told_of_a_checkpoint_has_read_on(poller, guarantee):
     )
     assert report.guarantee is guarantee
     if guarantee is NONE:
-        assert "of which it was told when it had read on" in str(report)
+        assert "of which it was notified when it had read on" in str(report)
 
 
 def test_the_sources_that_come_along_are_exactly_once(tmp_path):

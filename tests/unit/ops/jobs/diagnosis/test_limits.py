@@ -37,7 +37,7 @@ def test_one_busy_subtask_of_many_is_named():
 def test_a_busy_source_limits_a_job_in_which_nobody_waits():
     found = limit(source=(BUSY, IDLE))
     assert (found.vertex_id, found.subtask) == (SOURCE, 0)
-    assert "nobody behind it makes it wait" in found.sentence(0)
+    assert "nobody downstream makes it wait" in found.sentence(0)
 
 
 def test_a_busy_vertex_for_which_nobody_waits_limits_nothing():

@@ -5,7 +5,7 @@ import pytest
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.model.messages import CheckpointFailureReason
 from penstock.ops.jobs.diagnosis.shares import all_shares
-from penstock.ops.jobs.diagnosis.stragglers import MOST_TOLD, skewed, straggler_of
+from penstock.ops.jobs.diagnosis.stragglers import MOST_NAMED, skewed, straggler_of
 from penstock.ops.jobs.snapshots import CheckpointFacts
 from tests.tools.observation.job_records import SINK, SOURCE, ToldJob, attempt
 
@@ -36,7 +36,7 @@ def test_a_subtask_is_compared_with_the_usual_one_of_the_others(records, expecte
 
 def test_only_the_worst_are_told():
     worst = found(*[1] * 96, 2000, 3000, 4000, 5000)
-    assert [subtask for subtask, _ in worst] == [99, 98, 97][:MOST_TOLD]
+    assert [subtask for subtask, _ in worst] == [99, 98, 97][:MOST_NAMED]
 
 
 def test_it_is_told_with_names():

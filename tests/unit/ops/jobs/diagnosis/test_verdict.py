@@ -88,7 +88,7 @@ def test_a_source_that_is_idle_while_records_wait_in_it_cannot_deliver():
     verdict = on(job(), figures=Pending())
     assert verdict.sentence == (
         "'Source: Numbers -> Map' cannot deliver: it is idle 99% of the time although 5,000 "
-        "records wait to be read, and nobody behind it is slow."
+        "records wait to be read, and nobody downstream is slow."
     )
     assert not verdict.is_healthy
 
@@ -147,7 +147,7 @@ def test_all_illnesses_are_told_the_worst_first():
     assert watermark == (
         "The watermark is held for 3 s by the channel from subtask 1 of "
         "'Source: Numbers -> Map' to 'Reduce -> Sink: <out>': it stands at "
-        "1970-01-01 00:00:50 UTC, 50 s behind the furthest."
+        "1970-01-01 00:00:50 UTC, 50 s below the furthest."
     )
     assert checkpoint == (
         "Checkpoint 3 waits for subtask 0 of 'Reduce -> Sink: <out>' and 1 more for 2 s: back "

@@ -136,7 +136,7 @@ def test_a_subtask_far_behind_the_others_holds_the_watermark():
     assert found.sentence(BEGAN) == (
         "The watermark is held for 5 s by the channel from subtask 1 of "
         "'Source: Numbers -> Map' to 'Reduce -> Sink: <out>': it stands at 1970-01-01 00:00:00 "
-        "UTC, 60 min behind the furthest."
+        "UTC, 60 min below the furthest."
     )
 
 
