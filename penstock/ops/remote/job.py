@@ -146,7 +146,7 @@ class RemoteJob:
         self.is_attached = is_attached
         self._end = _End(self._look)
         short = job_id[:8]
-        goes_on = (
+        continues_at = (
             f"in the session at {session.rest.address}: `penstock cancel {short}` ends it, "
             f"`penstock stop {short}` with a savepoint"
         )
@@ -155,7 +155,7 @@ class RemoteJob:
             self.cancel,
             lambda: str(self.status()),
             f"`penstock stop {short}`",
-            "" if ends_with_client else goes_on,
+            "" if ends_with_client else continues_at,
         )
 
     @property
@@ -235,7 +235,7 @@ class RemoteJob:
         )
 
     def collect(self, stream: str, *, shows_error: bool = True) -> Iterator[list[Any]]:
-        self._interruptible.goes_on = ""  # It ends with the reader of its results.
+        self._interruptible.continues_at = ""  # It ends with the reader of its results.
         rows = rows_of(self._session, self._job_id, stream)
         return LivingReader(rows, self._session.rest, self._job_id, self._heartbeats)
 

@@ -134,11 +134,11 @@ class End(Protocol):
 
 def wait_for_end(ended: End, timeout_s: float | None, job: Interruptible) -> None:
     """Wait. The first Ctrl-C cancels the job, waits until it has ended completely, and is raised again; the next one is raised at
-    once. So is the first one if the job goes on elsewhere.
+    once. So is the first one if the job continues elsewhere.
 
     Raises TimeoutError after `timeout_s`, with the job and its state.
     """
-    _CtrlC.hurries = False  # A program that goes on is in no hurry.
+    _CtrlC.hurries = False  # A program that continues is in no hurry.
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     try:
         while not ended.wait(_SLICE_S if deadline is None else _left_s(deadline)):
@@ -162,7 +162,7 @@ def _end_interrupted(ended: End, job: Interruptible) -> None:
 @dataclass(slots=True, eq=False)
 class Interruptible:
     """A job that Ctrl-C cancels. `status`: returns its state. `instead`: what would have kept its state; "": nothing, because it has
-    none. `goes_on`: where it goes on instead of being cancelled, and what ends it; "": nowhere. `is_interrupted`: Ctrl-C was
+    none. `continues_at`: where it continues instead of being cancelled, and what ends it; "": nowhere. `is_interrupted`: Ctrl-C was
     pressed.
     """
 
@@ -170,7 +170,7 @@ class Interruptible:
     cancel: Callable[[], None]
     status: Callable[[], str]
     instead: str = ""
-    goes_on: str = ""
+    continues_at: str = ""
     is_interrupted: bool = False
 
     def describe(self) -> str:
@@ -186,7 +186,7 @@ class _CtrlC:
 
 
 def interrupted(job: Interruptible) -> bool:
-    """Ctrl-C was pressed while the program waited for the job. The first time the job is cancelled, unless it goes on elsewhere, and
+    """Ctrl-C was pressed while the program waited for the job. The first time the job is cancelled, unless it continues elsewhere, and
     one line says so.
 
     Returns: whether its end is to be waited for. The second Ctrl-C waits for no job.
@@ -198,9 +198,9 @@ def interrupted(job: Interruptible) -> bool:
     if not _CtrlC.was_pressed:
         _CtrlC.was_pressed = True
         atexit.register(_let_ctrl_c_end_the_exit)
-    if job.goes_on:
+    if job.continues_at:
         job.is_interrupted = True
-        _say_at_once(f"penstock: interrupted; job '{job.name}' goes on {job.goes_on}.\n")
+        _say_at_once(f"penstock: interrupted; job '{job.name}' continues {job.continues_at}.\n")
         return False
     _LOG.info("RECEIVED SIGNAL 2: SIGINT. Cancelling %s", job.describe())
     job.cancel()
