@@ -73,7 +73,8 @@ def test_the_job_goes_on_in_the_session_and_a_line_says_so(session, run):
     (job,) = session.client.get("/jobs/overview")["jobs"]
     short = job["jid"][:8]
     assert (
-        f"penstock: interrupted; job 'endless' continues in the session at {session.client.address}: "
+        "penstock: interrupted; job 'endless' continues in the session at "
+        f"{session.client.address}: "
         f"`penstock cancel {short}` ends it, `penstock stop {short}` with a savepoint."
     ) in told.splitlines()
     assert run.state() == "RUNNING"

@@ -95,13 +95,13 @@ def test_a_local_reader_takes_it_ahead_of_what_its_producer_holds():
 
 
 @pytest.mark.parametrize(
-    ("options", "continues_at"),
+    ("options", "goes_on"),
     [
         (CheckpointOptions(is_unaligned=True), (1, True)),
         (CheckpointOptions(aligned_timeout_ms=LIMIT_MS), (1, False)),
     ],
 )
-def test_on_an_edge_that_keeps_its_turns_a_barrier_aligns_and_goes_on_as_it_was(options, continues_at):
+def test_on_an_edge_that_keeps_its_turns_a_barrier_aligns_and_goes_on_as_it_was(options, goes_on):
     kept = Checkpoints()
     partition = pipelined(output_state=kept, may_be_overtaken=False)
     (sending,) = partition.subpartitions
@@ -122,7 +122,7 @@ def test_on_an_edge_that_keeps_its_turns_a_barrier_aligns_and_goes_on_as_it_was(
     assert reader.urgent() == []
     assert reader.rest() == [1]
     other.broadcast_event(CheckpointBarrier(1, 0, options))
-    assert reader.rest() == [continues_at, 2]
+    assert reader.rest() == [goes_on, 2]
     assert kept.completed == []
     assert reader.in_flight == {}
     assert not remote.frames

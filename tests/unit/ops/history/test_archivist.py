@@ -100,12 +100,12 @@ def test_an_archive_that_is_there_is_no_reason_to_warn(driver, tmp_path):
 
 
 def test_the_end_of_the_process_waits_for_archives_but_not_for_ever(driver, tmp_path, monkeypatch):
-    continues_at, is_there = threading.Event(), threading.Event()
+    goes_on, is_there = threading.Event(), threading.Event()
     write = module.write_archive
 
     def slow(*arguments):
         is_there.set()
-        continues_at.wait(PATIENCE_S)
+        goes_on.wait(PATIENCE_S)
         return write(*arguments)
 
     monkeypatch.setattr(module, "write_archive", slow)
@@ -115,6 +115,6 @@ def test_the_end_of_the_process_waits_for_archives_but_not_for_ever(driver, tmp_
     assert call == (driver.archivist.finish, module.EXIT_WAIT_S)
     assert not driver.archivist.finish(0.0)
     assert driver.said == [f"archives are not written after 0 s. Without one: {JOB}"]
-    continues_at.set()
+    goes_on.set()
     driver.done()
     assert (tmp_path / JOB).exists()

@@ -132,11 +132,11 @@ def test_https_without_a_key_is_refused(content, tmp_path):
 
 
 def test_a_server_that_is_stopped_before_it_has_begun_ends(monkeypatch):
-    begins, continues_at = threading.Event(), threading.Event()
+    begins, goes_on = threading.Event(), threading.Event()
 
     def late(*given):
         begins.set()
-        continues_at.wait()
+        goes_on.wait()
         return server_of(*given)
 
     monkeypatch.setattr(serving, "server_of", late)
@@ -146,7 +146,7 @@ def test_a_server_that_is_stopped_before_it_has_begun_ends(monkeypatch):
     stopper = threading.Thread(target=made.stop)
     stopper.start()
     wait_until(lambda: made._is_stopped, "nobody stops it")
-    continues_at.set()
+    goes_on.set()
     stopper.join()
     assert not made._thread.is_alive()
 
