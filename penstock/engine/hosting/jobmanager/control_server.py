@@ -324,7 +324,7 @@ class ControlServer:
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
                 reader, writer = await self._encrypted(sock)
-                handshake = await self._authenticate(reader, writer)
+                handshake = await self.authenticate(reader, writer)
         except TimeoutError:
             cause = f"it did not prove itself within {LIMIT_SECONDS:g} s"
         except (ExternalError, OSError) as error:
@@ -359,7 +359,7 @@ class ControlServer:
         )
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
-    async def _authenticate(
+    async def authenticate(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> ServerHandshake:
         """Return the peer's handshake. Raises: OSError; AuthenticationError: it did not prove itself."""

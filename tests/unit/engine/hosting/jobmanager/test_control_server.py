@@ -239,9 +239,9 @@ def test_a_peer_that_does_not_answer_the_end_of_tls_leaves_nothing_open(recorder
     numbers = []
 
     class Watched(ControlServer):
-        async def _authenticate(self, reader, writer):
+        async def authenticate(self, reader, writer):
             numbers.append(writer.get_extra_info("socket").fileno)
-            return await super()._authenticate(reader, writer)
+            return await super().authenticate(reader, writer)
 
     async def served():
         server = Watched(SECRET, recorder)
