@@ -114,7 +114,7 @@ def a_restart_forgets_who_waits_for_the_last_checkpoint(stack):
 
     def stop(self, *reason):
         real(self, *reason)
-        self._ends.waiting.clear()
+        self.ends.waiting.clear()
 
     swap(stack, CheckpointCoordinator, "stop", stop)
 

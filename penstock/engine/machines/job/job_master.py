@@ -95,7 +95,7 @@ class JobMaster:
         self._slots = state.slots
         self.checkpoints = state.checkpoints
         self._transitions = JobTransitions(state)
-        self._settings = settings
+        self.settings = settings
         self.regions = regions.regions
         self._failures = FailureHandler(
             state,
@@ -266,7 +266,7 @@ class JobMaster:
 
     def _on_bulk_timeout(self, bulk: Bulk) -> None:
         held = len(self._slots.pool.slots)
-        failure = no_resources(self._graph.job_graph, self._settings, bulk, held, self._shortage)
+        failure = no_resources(self._graph.job_graph, self.settings, bulk, held, self._shortage)
         waiting = list(bulk.vertices.values())
         self._attempts.fail(waiting, failure)
         self._failures.on_task_failure(waiting, failure)
