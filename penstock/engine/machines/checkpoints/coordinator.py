@@ -110,7 +110,7 @@ class CheckpointCoordinator:
 
     def settle(self, now_ms: int) -> messages.FailureInfo | None:
         """Write and trigger what is possible now; called after each event. Returns: a failure of the job, once."""
-        self._store_next()
+        self.store_next()
         if self.is_active:
             self._intake.catch_up(self._graph, self._settings)
         if self.handover.has_failed and self.is_active and not self._is_periodic:
@@ -302,7 +302,7 @@ class CheckpointCoordinator:
 
     # ------------------------------------------------------------------ completion
 
-    def _store_next(self) -> None:
+    def store_next(self) -> None:
         """Write the oldest checkpoint that all have acknowledged, unless one is being written."""
         while not self.is_storing:
             ready = next((p for p in self.pending.values() if p.phase is Phase.READY), None)

@@ -50,7 +50,11 @@ def recorder(jobs):
 def test_meters_of_the_driver_move_on_while_nobody_asks(monkeypatch):
     """One turn of the thread that folds; it ends with the first sleep of the next one."""
     moved, turns, threads = [], iter([None]), []
-    monkeypatch.setattr(job_registry.threading.Thread, "start", threads.append)
+
+    def start(thread):
+        threads.append(thread)
+
+    monkeypatch.setattr(job_registry.threading.Thread, "start", start)
     clock = SimpleNamespace(sleep=lambda _: next(turns), monotonic=lambda: 7.0)
     monkeypatch.setattr(job_registry, "time", clock)
     monkeypatch.setattr(job_registry.DriverMetrics, "keep_time", lambda self, _: moved.append(1))
