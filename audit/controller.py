@@ -183,7 +183,7 @@ class Controller:
         self.drivers.leader.end(self.options.stall_s)
         (self.folder / "finished").touch()
         status = self.auditor.end(self.options.stall_s)
-        self._check_auditor()
+        self.check_auditor()
         if status != 0:
             self.fail(f"the auditor ended with {status}", self.auditor)
         self.report.audited = self.auditor.lines[-1][1]
@@ -216,10 +216,10 @@ class Controller:
 
     def _check(self) -> None:
         """Raises: AuditFailed, DriverFailed."""
-        self._check_auditor()
+        self.check_auditor()
         self.drivers.check()
 
-    def _check_auditor(self) -> None:
+    def check_auditor(self) -> None:
         problems = [what["problem"] for _, what in list(self.auditor.lines) if "problem" in what]
         if problems:
             self.fail("the auditor found:\n  " + "\n  ".join(problems), self.auditor)

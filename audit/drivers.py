@@ -76,7 +76,7 @@ class Drivers:
         self._started += 1
         child = self._start(f"driver-{self._started}", "audit.driver", "--master", self._master)
         self._since[child] = 0
-        self._expect(child, "ready")
+        self.expect(child, "ready")
         child.tell(self.submission.command())
         return child
 
@@ -84,11 +84,11 @@ class Drivers:
 
     def expect_running(self) -> None:
         """Raises: DriverFailed."""
-        self._expect(self.leader, "running")
+        self.expect(self.leader, "running")
 
     def expect_suspended(self, former: Child) -> None:
         """It has seen that another leads. Raises: DriverFailed."""
-        self._expect(former, "suspended", never=_FINISHED)
+        self.expect(former, "suspended", never=_FINISHED)
 
     def expect_end(self, former: Child) -> str:
         """It leads no more: its job has ended, or the process has. Returns: what it said. Raises: DriverFailed."""
@@ -143,12 +143,12 @@ class Drivers:
 
     def expect_finished(self) -> None:
         """Raises: DriverFailed."""
-        self._expect(self.leader, "finished")
+        self.expect(self.leader, "finished")
 
     def stop_with_savepoint(self) -> str:
         """And wait until nothing of the job is left. Raises: DriverFailed."""
         self.leader.tell({"stop": True})
-        answer = self._expect(self.leader, "savepoint")
+        answer = self.expect(self.leader, "savepoint")
         self.expect_finished()
         return str(answer["savepoint"])
 
@@ -156,7 +156,7 @@ class Drivers:
         """Ask for so many subtasks of each vertex of the running job. Returns: how many it has; None: as many. Raises: DriverFailed."""
         since = len(self.leader.lines)
         self.leader.tell({"rescale": most})
-        before = int(self._expect(self.leader, "rescales", since=since)["before"])
+        before = int(self.expect(self.leader, "rescales", since=since)["before"])
         return None if before == most else before
 
     def expect_generation(self, most: int, moment: float) -> None:
@@ -179,14 +179,14 @@ class Drivers:
     def refusal(self, **changed: Any) -> str:
         """Why a job that must not run did not. Raises: DriverFailed: it did, or nothing was said."""
         self._submit(replace(self.submission, **changed))
-        answer = self._expect(self.leader, "failed", never=_FINISHED)
+        answer = self.expect(self.leader, "failed", never=_FINISHED)
         return str(answer["failed"])
 
     def _submit(self, submission: Submission) -> None:
         self._since[self.leader] = len(self.leader.lines)
         self.leader.tell(submission.command())
 
-    def _expect(
+    def expect(
         self,
         child: Child,
         wanted: str,

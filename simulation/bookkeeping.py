@@ -132,11 +132,11 @@ def check_pool(pool: SlotPool) -> None:
         waiting = Counter(request.profile for request in pool.pending.values())
         _equal("fulfilled requirements", +pool.fulfilled, fulfilled)
         _equal("required slots", +pool.required, used + waiting)
-        _equal("free slots", len(pool._free), len(pool.slots) - len(pool._by_request))
-        per_task_manager = Counter(slot.resource_id for slot in pool._free)
+        _equal("free slots", len(pool.free_slots), len(pool.slots) - len(pool._by_request))
+        per_task_manager = Counter(slot.resource_id for slot in pool.free_slots)
         _equal("free per TaskManager", +pool._free_per_task_manager, per_task_manager)
         for slot in pool.slots.values():
-            is_free = slot.allocation_id in pool._free
+            is_free = slot.allocation_id in pool.free_slots
             _equal(f"{slot.allocation_id} is free", slot.serves is None, is_free)
 
 

@@ -136,7 +136,7 @@ def _could_serve(job: JobMaster) -> bool:
     """Whether a request waits although a slot could serve it. Mode TASKS serves all requests or none."""
     pool = job.state.slots.pool
     requests, free = list(pool.pending.values()), pool.free
-    if job._settings.load_balance is LoadBalanceMode.TASKS:
+    if job.settings.load_balance is LoadBalanceMode.TASKS:
         if len({request.profile for request in requests}) != 1:
             return False
         good = sum(slot.profile.is_matching(requests[0].profile) for slot in free)
@@ -223,10 +223,10 @@ class Invariants:
         Only for streaming jobs, whose tasks do not wait for each other's slots; mode TASKS waits
         for all slots.
         """
-        is_balanced = job._settings.load_balance is LoadBalanceMode.TASKS
+        is_balanced = job.settings.load_balance is LoadBalanceMode.TASKS
         if job.job_graph.job_type is not JobType.STREAMING or is_balanced:
             return
-        limit_ms = job._settings.slot_request_timeout_ms + _LATE_MS
+        limit_ms = job.settings.slot_request_timeout_ms + _LATE_MS
         for vertex in job.state.graph.vertices:
             if vertex.state is _S.SCHEDULED:
                 since_ms = vertex.execution.since_ms[_S.SCHEDULED]
@@ -334,7 +334,7 @@ class Invariants:
 
     def job_failed(self, job: JobMaster, change: JobStatusChanged) -> None:
         """Check the cause of a job's failure. A kind that is not listed cannot be caused by anything in this world."""
-        backoff = job._settings.make_backoff()
+        backoff = job.settings.make_backoff()
         may_end = _COMMIT | _NO_SLOTS
         if isinstance(backoff, InfrastructureOnlyRestart):
             may_end |= _USER

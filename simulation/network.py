@@ -217,11 +217,11 @@ class SimLinks(Links):
         self._on_send = on_send
 
     def beat(self) -> None:
-        for resource_id in self._links:
+        for resource_id in self.by_id:
             self.send(resource_id, MasterHeartbeat())
 
     def send(self, resource_id: ResourceId, message: object) -> None:
-        link = self._links.get(resource_id)
+        link = self.by_id.get(resource_id)
         if link is None:
             return
         connection: object = link.control

@@ -97,7 +97,7 @@ class World:
         self.faults = Faults(self.clock, self.scenario, self.trace, lambda: self._cluster)
         self._plans = plans
         self._cluster: Cluster | None = None
-        self._clusters: list[Cluster] = []
+        self.clusters: list[Cluster] = []
         self._has_recovered = False
 
     def run(self) -> None:
@@ -128,7 +128,7 @@ class World:
         """`former`: of an elastic job that has lost its driver; another driver goes on with it."""
         left = None if former is None else former.left()
         if former is None or left is None:
-            job_id = JobId(f"job-{len(self._clusters)}")
+            job_id = JobId(f"job-{len(self.clusters)}")
             plan_of = elastic_plan if self._is_elastic else job_plan
             plan = plan_of(self._plans, job_id, self.scenario.faults)
         else:
@@ -137,7 +137,7 @@ class World:
             self.clock, self.scenario, plan, self.faults, self.invariants, self.trace, left
         )
         self._cluster = cluster
-        self._clusters.append(cluster)
+        self.clusters.append(cluster)
         if left is not None:
             self.result.takeovers += 1
             cluster.generations.taken_over(left)
@@ -221,7 +221,7 @@ class World:
 
     def _end(self) -> None:
         result = self.result
-        for cluster in self._clusters:
+        for cluster in self.clusters:
             cluster.end_is_clean(self.invariants)
             result.endings[cluster.status.value] += 1
             result.restarts += cluster.watcher.resets
@@ -230,9 +230,9 @@ class World:
             result.elastic += Counter({
                 str(name): n for name, n in cluster.generations.evaluated.items()
             })
-        result.jobs = len(self._clusters)
-        result.taskmanagers = max(c.watcher.registered_most for c in self._clusters)
-        graphs = [cluster.job for cluster in self._clusters]
+        result.jobs = len(self.clusters)
+        result.taskmanagers = max(c.watcher.registered_most for c in self.clusters)
+        graphs = [cluster.job for cluster in self.clusters]
         result.regions = min(len(job.regions) for job in graphs)
         result.tasks = min(len(job.state.graph.vertices) for job in graphs)
 

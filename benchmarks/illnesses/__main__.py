@@ -22,8 +22,7 @@ from typing import Any
 from benchmarks.illnesses import streaming
 from benchmarks.peers.environments import python_of, variables
 from penstock.common import Configuration, WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
-from penstock.connectors.datagen import NumberSequenceSource
+from penstock.connectors.datagen import DataGeneratorSource, NumberSequenceSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from tests.tools.dashboard.browser import Looking, chromium

@@ -123,7 +123,7 @@ class FastPath:
 
 PATHS = (
     FastPath("columns", (Q1,), {"row_functions.plans._as_columns": refused}),
-    FastPath("fields", (KEYED_STATE, Q5), {"row_functions.plans._as_fields": refused}),
+    FastPath("fields", (KEYED_STATE, Q5), {"row_functions.plans.plan_as_fields": refused}),
     FastPath("keys that are read", (KEYED_STATE, Q5), {
         "keys.selection.KeySelection._plain_fields": none,
         "keys.selection.ComputedKeys.of_columns": none,  # It would read the field, too.

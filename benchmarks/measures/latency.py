@@ -22,8 +22,7 @@ from benchmarks.figures import Figure
 from benchmarks.probes import TASKMANAGERS, environment
 from benchmarks.workloads.socket_floor import socket_latencies
 from penstock.common import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
-from penstock.connectors.datagen import NumberSequenceSource
+from penstock.connectors.datagen import DataGeneratorSource, NumberSequenceSource
 from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
 from penstock.engine.runtime.elements import Batch, RowBatch
 

@@ -48,7 +48,7 @@ def measure(_events: int | None, runs: int) -> list[Figure]:
                     "parallelism": parallelism,
                     "is_spread": is_spread,
                 }
-                figures += _figures(wanted, [_run(wanted) for _ in range(runs)])
+                figures += figures(wanted, [_run(wanted) for _ in range(runs)])
     return figures
 
 
@@ -63,7 +63,7 @@ def _run(wanted: dict) -> dict:
     return json.loads(done.stdout)
 
 
-def _figures(wanted: dict, runs: Sequence[dict]) -> list[Figure]:
+def figures(wanted: dict, runs: Sequence[dict]) -> list[Figure]:
     name = f"{wanted['vertices']} x {wanted['parallelism']:,} {wanted['pattern'].lower()}"
     name += " spread" if wanted["is_spread"] else ""
     has_peer = name == "2 x 10,000 all_to_all"

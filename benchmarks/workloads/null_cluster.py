@@ -179,7 +179,7 @@ class NullCluster:
         encoded = time.perf_counter()
         message = decode(body)
         decoded = time.perf_counter()
-        self._take(task_manager, message.deployment)
+        self.take(task_manager, message.deployment)
         self.seconds["encode"] += encoded - started
         self.seconds["decode"] += decoded - encoded
         self.seconds["gates"] += time.perf_counter() - decoded
@@ -187,7 +187,7 @@ class NullCluster:
         self._deploying.append(message.deployment.attempt_id)
         self.deployed += 1
 
-    def _take(self, task_manager: NullTaskManager, deployment: TaskDeployment) -> None:
+    def take(self, task_manager: NullTaskManager, deployment: TaskDeployment) -> None:
         """Read the producers, the first time that this TaskManager sees the list, and build."""
         for gate in deployment.gates:
             digest = hash(gate.channels.packed)

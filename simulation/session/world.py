@@ -78,7 +78,7 @@ class SessionWorld:
         self.expectations = Expectations()
         self.result = SessionResult(seed, trace=[] if is_traced else None)
         self._draw = Random(seed + 1)
-        self._clusters: list[SharedCluster] = []
+        self.clusters: list[SharedCluster] = []
         self._drivers: list[SessionDriver] = []
         self._settled: set[str] = set()
         self._given_up: set[JobId] = set()
@@ -173,7 +173,7 @@ class SessionWorld:
         if not (driver.is_over and self._is_done()):
             return False
         return not any(
-            one.is_alive for cluster in self._clusters for one in cluster.taskmanagers.values()
+            one.is_alive for cluster in self.clusters for one in cluster.taskmanagers.values()
         )
 
     # ------------------------------------------------------------------ what breaks
@@ -213,11 +213,11 @@ class SessionWorld:
 
     def _latest(self, job_id: JobId) -> SharedCluster | None:
         """The cluster of the newest run of a job; None: it has not run yet."""
-        runs = (one for one in reversed(self._clusters) if one.shared_job.job_id == job_id)
+        runs = (one for one in reversed(self.clusters) if one.shared_job.job_id == job_id)
         return next(runs, None)
 
     def _begun(self, cluster: SharedCluster) -> None:
-        self._clusters.append(cluster)
+        self.clusters.append(cluster)
         job, now_ms = cluster.shared_job, self.clock.now_ms
         left_ms = job.scenario.faults_end_ms - now_ms
         if job.is_elastic and left_ms > 0:
@@ -268,13 +268,13 @@ class SessionWorld:
                 is_wanted = JobStatus.CANCELED not in found
                 self.expectations.expect(SessionName.CLIENTS, is_wanted, (job_id, found))
             result.endings.update(str(one) for one in found)
-        for cluster in self._clusters:
+        for cluster in self.clusters:
             self._is_clean(cluster)
             result.restarts += cluster.watcher.resets
             result.rescales += cluster.generations.planned
         for faults in self._parts.faults.values():
             result.faults += Counter({str(kind): count for kind, count in faults.fired.items()})
-        result.jobs, result.runs = len(store.results), len(self._clusters)
+        result.jobs, result.runs = len(store.results), len(self.clusters)
         result.drivers = len(self._drivers)
         result.workers_shared = sum(one.workers.shared for one in self._drivers)
 

@@ -173,7 +173,7 @@ def offsets_are_one_too_low(patch):
 
 def every_reader_gets_all_splits(patch):
     """The first list with two elements that is restored is not divided among the subtasks."""
-    shares, done = restore._list_shares, []
+    shares, done = restore.list_shares, []
 
     def undivided(states, parallelism):
         if done or sum(len(one.offsets) for state in states for one in state.lists) < 2:
@@ -181,7 +181,7 @@ def every_reader_gets_all_splits(patch):
         done.append(True)
         return shares(states, 1) * parallelism
 
-    patch.setattr(restore, "_list_shares", undivided)
+    patch.setattr(restore, "list_shares", undivided)
 
 
 def readers_forget_their_splits(patch):

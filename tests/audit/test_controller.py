@@ -123,7 +123,7 @@ def test_a_job_is_stopped_refused_and_run_again_by_one_driver(drivers):
     drivers.submit(savepoint="there", parallelism=3)
     assert drivers.submission.parallelism == 3
     with pytest.raises(DriverFailed, match="should say 'failed'"):
-        Drivers._expect(drivers, drivers.leader, "failed", frozenset({"running"}))
+        Drivers.expect(drivers, drivers.leader, "failed", frozenset({"running"}))
 
 
 def test_a_standby_leads_when_the_leader_is_dead(drivers):
@@ -145,7 +145,7 @@ def test_an_auditor_that_breaks_fails_the_run(tmp_path):
         lines=[], is_alive=False, process=ended, log=tmp_path, tail=lambda: "its last words"
     )
     with pytest.raises(AuditFailed, match=r"the auditor broke[\s\S]*its last words"):
-        controller._check_auditor()
+        controller.check_auditor()
     controller.auditor.lines.append((1.0, {"problem": "chain: lost"}))
     with pytest.raises(AuditFailed, match="chain: lost"):
-        controller._check_auditor()
+        controller.check_auditor()

@@ -120,7 +120,7 @@ def test_every_phase_of_the_benchmark_runs(pattern) -> None:
         done["phases"]
     )
     assert done["tasks"] == 60
-    figures = scheduler._figures(
+    figures = scheduler.figures(
         {"pattern": pattern.value, "vertices": 2, "parallelism": 10_000, "is_spread": False},
         [done] * 3,
     )
@@ -134,8 +134,8 @@ def test_all_consumers_are_deployed_with_one_list_of_producers() -> None:
         line_of_vertices(DistributionPattern.ALL_TO_ALL, 2, 30), SLOTS_EACH, is_spread=False
     )
     lists = []
-    deploy = cluster._take
-    cluster._take = lambda tm, deployment: (
+    deploy = cluster.take
+    cluster.take = lambda tm, deployment: (
         lists.extend(gate.channels for gate in deployment.gates),
         deploy(tm, deployment),
     )

@@ -275,7 +275,7 @@ def _fail(error: Exception) -> None:
 def sequence_check(given: Given) -> Given:
     gate, _ = remote_gate(1)
     channel = gate.channel(0)
-    channel._expected = given["expected"] & 0xFFFFFFFF
+    channel.expected = given["expected"] & 0xFFFFFFFF
     for number, sequence in enumerate(given["received"], 1):
         channel.on_frame(FrameKind.WATERMARK, sequence & 0xFFFFFFFF, bytes(8))
         kind = _error_of(channel)

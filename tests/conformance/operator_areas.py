@@ -352,7 +352,7 @@ def _waits(watermark: int | None, allowed: int) -> bool:
     operator = SourceOperator(None, strategy)
     operator.start(_OneBatch(watermark + 1), _StillClock(), SourceSettings())
     operator.poll()
-    operator._watermarks.on_periodic(0)
+    operator.watermarks.on_periodic(0)
     operator.allow(allowed)
     return operator.is_waiting
 

@@ -143,7 +143,7 @@ class _Pipelined:
         return polled
 
     def queue(self) -> list[Any]:
-        entries = self.sub.queue._queue
+        entries = self.sub.queue.entries
         return [
             _label(one.batches[0] if one.batches else RowBatch([]))
             if type(one) is Frame

@@ -220,10 +220,10 @@ def _make_ordinary(pool: SlotPool, allocation: str) -> None:
     request = SlotRequest(SlotRequestId(f"once-{allocation}"))
     since = slot.free_since_ms or 0
     only = SlotProfile(preferred_allocations=frozenset([slot.allocation_id]))
-    free = pool._free
-    former, free._selection = free._selection, SlotSelection(is_previous_first=True)
+    free = pool.free_slots
+    former, free.selection = free.selection, SlotSelection(is_previous_first=True)
     pool.allocate(request, only)
-    free._selection = former
+    free.selection = former
     pool.release(request.request_id, since)
 
 

@@ -104,9 +104,9 @@ def _steps(given: Given, engine: type[WindowOperator]) -> Given:
 
 def _pending(operator: Any) -> set[tuple[int, int]]:
     if isinstance(operator, GridWindowOperator):
-        windows = map(operator.assigner.window, operator._tables.known)
+        windows = map(operator.assigner.window, operator.tables.known)
         return {(window.start, window.end) for window in windows}
-    return {(w.start, w.end) for w in operator._contents.tables if isinstance(w, TimeWindow)}
+    return {(w.start, w.end) for w in operator.window_state.tables if isinstance(w, TimeWindow)}
 
 
 def _one_element(given: Given) -> Given:

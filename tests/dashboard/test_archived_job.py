@@ -14,7 +14,6 @@ from penstock.ops.rest.pieces import pieces_of_archive
 from tests.dashboard.test_job_pages import VERTEX, busy, running
 from tests.tools.dashboard.past import remember
 from tests.tools.observation.job_records import SOURCE, attempt
-from tests.tools.waiting import wait_until
 
 pytestmark = pytest.mark.browser
 PAGES = {
@@ -50,7 +49,6 @@ def server(tmp_path):
     begun = HistoryServer([str(tmp_path)], Settings({"historyserver.web.port": "0"}))
     thread = threading.Thread(target=begun.run)
     thread.start()
-    wait_until(lambda: begun._server is not None, "the server does not begin")
     with contextlib.ExitStack() as stack:
         stack.callback(thread.join)
         stack.callback(begun.stop)

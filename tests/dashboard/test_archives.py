@@ -12,7 +12,6 @@ from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from penstock.ops.jobs.views.archive import archive_of
 from penstock.ops.jobs.views.cluster import environment
 from tests.tools.observation.job_records import JOB, PLACE, SINK, SOURCE, ToldJob, attempt
-from tests.tools.waiting import wait_until
 
 pytestmark = pytest.mark.browser
 VERTEX = f"#/jobs/{JOB}/vertices/{SINK}"
@@ -25,7 +24,6 @@ def archives(tmp_path):
     thread = threading.Thread(target=server.run)
     thread.start()
     yield server
-    wait_until(lambda: server._server is not None, "the server does not begin")
     server.stop()
     thread.join()
 

@@ -69,7 +69,7 @@ def queued_bytes(cluster: MiniCluster) -> int:
 
 
 def is_held_up(task: TaskThread) -> bool:
-    return task._built is not None and not task._built.task.is_output_available
+    return task.built is not None and not task.built.task.is_output_available
 
 
 def test_a_consumer_that_stops_stops_the_source_and_memory_stays_bounded():
@@ -80,7 +80,7 @@ def test_a_consumer_that_stops_stops_the_source_and_memory_stays_bounded():
     client = env.execute_async("slow consumer")
     assert SHARED.held.wait(30)
     managers = list(cluster.last_provider.managers.values())
-    tasks = [task for manager in managers for task in manager._tasks.values()]
+    tasks = [task for manager in managers for task in manager.tasks()]
     sources = [task for task in tasks if "Numbers" in task.deployment.vertex_name]
     queued = wait_until(
         lambda: all(map(is_held_up, sources)) and queued_bytes(cluster),

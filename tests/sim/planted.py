@@ -135,7 +135,7 @@ def restart_leaves_the_region_running(stack):
 
 @plant
 def restart_does_not_cancel_those_that_read(stack):
-    real = FailureHandler._begin_restart
+    real = FailureHandler.begin_restart
 
     def begin_restart(self, vertices, *, is_global):
         def cancel(vertex):
@@ -145,7 +145,7 @@ def restart_does_not_cancel_those_that_read(stack):
         with patch.object(self._attempts, "cancel", cancel):
             real(self, vertices, is_global=is_global)
 
-    swap(stack, FailureHandler, "_begin_restart", begin_restart)
+    swap(stack, FailureHandler, "begin_restart", begin_restart)
 
 
 @plant
@@ -284,7 +284,7 @@ def a_result_of_a_lost_task_manager_counts_as_there(stack):
 
 @plant
 def former_attempts_are_committed_too(stack):
-    real = JobMaster._finalize
+    real = JobMaster.finalize
 
     def finalize(self):
         for vertex in self._graph.vertices:
@@ -292,7 +292,7 @@ def former_attempts_are_committed_too(stack):
                 vertex.execution.committables += former.committables
         real(self)
 
-    swap(stack, JobMaster, "_finalize", finalize)
+    swap(stack, JobMaster, "finalize", finalize)
 
 
 # ---------------------------------------------------------------------- ResourceManager, TaskManagers
@@ -341,7 +341,7 @@ def a_start_that_never_ends_is_waited_for(stack):
 
 @plant
 def a_busy_task_manager_is_let_go(stack):
-    real = ResourceManager._release_idle
+    real = ResourceManager.release_idle
 
     def release_idle(self):
         real(self)
@@ -352,7 +352,7 @@ def a_busy_task_manager_is_let_go(stack):
                 del self.taskmanagers[resource_id]
                 self._effects.append(StopTaskManager(ResourceId(resource_id), "idle, it seems"))
 
-    swap(stack, ResourceManager, "_release_idle", release_idle)
+    swap(stack, ResourceManager, "release_idle", release_idle)
 
 
 # ---------------------------------------------------------------------- books, statuses, reasons

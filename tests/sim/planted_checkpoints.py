@@ -50,7 +50,7 @@ def a_snapshot_is_left_out_of_a_completed_checkpoint(stack):
 
 @plant
 def tasks_hear_of_a_checkpoint_before_it_is_written(stack):
-    real = CheckpointCoordinator._store_next
+    real = CheckpointCoordinator.store_next
 
     def store_next(self):
         was_storing = self.is_storing
@@ -59,17 +59,17 @@ def tasks_hear_of_a_checkpoint_before_it_is_written(stack):
             storing = next(p for p in self.pending.values() if p.checkpoint is not None)
             self._gateway.tell_complete(storing)
 
-    swap(stack, CheckpointCoordinator, "_store_next", store_next)
+    swap(stack, CheckpointCoordinator, "store_next", store_next)
 
 
 @plant
 def restarts_begin_with_the_first_checkpoint(stack):
-    real = JobCheckpoints._latest_plan
+    real = JobCheckpoints.latest_plan
 
     def latest_plan(self):
         return self._plan or real(self)
 
-    swap(stack, JobCheckpoints, "_latest_plan", latest_plan)
+    swap(stack, JobCheckpoints, "latest_plan", latest_plan)
 
 
 @plant
@@ -114,17 +114,17 @@ def a_restart_forgets_who_waits_for_the_last_checkpoint(stack):
 
     def stop(self, *reason):
         real(self, *reason)
-        self._ends.waiting.clear()
+        self.ends.waiting.clear()
 
     swap(stack, CheckpointCoordinator, "stop", stop)
 
 
 @plant
 def a_vertex_counts_as_ended_when_one_of_its_subtasks_has(stack):
-    real = PendingCheckpoint._operators_of
+    real = PendingCheckpoint.operators_of
 
     def operators_of(self, job_vertex):
         has_ended = bool(self._finished_of(job_vertex))
         return [replace(one, is_fully_finished=has_ended) for one in real(self, job_vertex)]
 
-    swap(stack, PendingCheckpoint, "_operators_of", operators_of)
+    swap(stack, PendingCheckpoint, "operators_of", operators_of)

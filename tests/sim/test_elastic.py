@@ -106,13 +106,13 @@ def the_next_generation_begins_with_an_older_checkpoint(stack):
 
 @plant
 def what_runs_on_gets_new_attempts(stack):
-    real = handed_over._go_on
+    real = handed_over.run_on
 
     def go_on(vertex, old):
         real(vertex, old)
         vertex.execution = replace(old.execution, attempt_id=_next(vertex))
 
-    swap(stack, handed_over, "_go_on", go_on)
+    swap(stack, handed_over, "run_on", go_on)
 
 
 @plant

@@ -6,7 +6,16 @@ from functools import cache
 
 import pytest
 
-from penstock.engine.machines.dispatcher import CleanUp, Dispatcher, Phase
+from penstock.engine.machines.dispatcher import (
+    CancelJob,
+    CleanUp,
+    Dispatcher,
+    JobEnded,
+    JobRecovered,
+    JobStarted,
+    JobSubmitted,
+    Phase,
+)
 from penstock.engine.machines.workers import Worker, WorkerPool
 from penstock.engine.model.states import JobStatus
 from simulation.session.command import summarize
@@ -31,32 +40,38 @@ LIKELY = {
 plant = Plants(run_session_seed)
 
 
+def on_event(stack, kind, broken):
+    """Have the dispatcher take events of this kind by `broken(dispatcher, step, event, now_ms)`."""
+    real = Dispatcher.step
+
+    def step(self, event, now_ms):
+        if isinstance(event, kind):
+            return broken(self, real, event, now_ms)
+        return real(self, event, now_ms)
+
+    swap(stack, Dispatcher, "step", step)
+
+
 @plant
 def a_job_with_a_result_is_run_again(stack):
-    real = Dispatcher._on_recovered
-
-    def recovered(self, event, now_ms):
+    def recovered(self, real, event, now_ms):
         return real(self, replace(event, is_dirty=False), now_ms)
 
-    swap(stack, Dispatcher, "_on_recovered", recovered)
+    on_event(stack, JobRecovered, recovered)
 
 
 @plant
 def a_known_job_is_taken_again(stack):
-    real = Dispatcher._on_submitted
-
-    def submitted(self, event, now_ms):
+    def submitted(self, real, event, now_ms):
         self._jobs.pop(event.job_id, None)
         return real(self, event, now_ms)
 
-    swap(stack, Dispatcher, "_on_submitted", submitted)
+    on_event(stack, JobSubmitted, submitted)
 
 
 @plant
 def a_cancel_is_forgotten_while_the_job_begins(stack):
-    real = Dispatcher._on_cancel
-
-    def cancel(self, event, now_ms):
+    def cancel(self, real, event, now_ms):
         job = self._jobs.get(event.job_id)
         is_beginning = job is not None and job.phase is Phase.INITIALISING
         found = real(self, event, now_ms)
@@ -64,20 +79,19 @@ def a_cancel_is_forgotten_while_the_job_begins(stack):
             job.is_cancelled = False
         return found
 
-    swap(stack, Dispatcher, "_on_cancel", cancel)
+    on_event(stack, CancelJob, cancel)
 
 
 @plant
 def nobody_notices_that_a_client_is_silent(stack):
     swap(stack, Dispatcher, "_on_client_lives", lambda *_: None)
-    real = Dispatcher._on_started
 
-    def started(self, event, now_ms):
+    def started(self, real, event, now_ms):
         effects = real(self, event, now_ms)
         self._jobs[event.job_id].client_until_ms = None
         return effects
 
-    swap(stack, Dispatcher, "_on_started", started)
+    on_event(stack, JobStarted, started)
 
 
 @plant
@@ -87,22 +101,18 @@ def signs_of_life_do_not_count(stack):
 
 @plant
 def the_next_driver_does_not_know_that_a_job_has_a_client(stack):
-    real = Dispatcher._on_recovered
-
-    def recovered(self, event, now_ms):
+    def recovered(self, real, event, now_ms):
         return real(self, replace(event, client_timeout_ms=None), now_ms)
 
-    swap(stack, Dispatcher, "_on_recovered", recovered)
+    on_event(stack, JobRecovered, recovered)
 
 
 @plant
 def who_waits_does_not_begin_when_another_has(stack):
-    real = Dispatcher._on_started
-
-    def started(self, event, now_ms):
+    def started(self, real, event, now_ms):
         return [effect for effect in real(self, event, now_ms) if not _begins(self, effect)]
 
-    swap(stack, Dispatcher, "_on_started", started)
+    on_event(stack, JobStarted, started)
 
 
 def _begins(dispatcher, effect):
@@ -136,35 +146,31 @@ def a_clean_up_that_failed_is_not_tried_again(stack):
 
 @plant
 def a_suspended_job_is_removed_for_good(stack):
-    real = Dispatcher._on_ended
-
-    def ended(self, event, now_ms):
+    def ended(self, real, event, now_ms):
         real(self, event, now_ms)
         return [CleanUp(event.job_id, is_global=True)]
 
-    swap(stack, Dispatcher, "_on_ended", ended)
+    on_event(stack, JobEnded, ended)
 
 
 @plant
 def a_closed_session_leaves_its_jobs_running(stack):
-    real = Dispatcher._wanted_of
+    real = Dispatcher.wanted_of
 
     def wanted_of(self, job):
         return real(self, job) if job.is_cancelled else []
 
-    swap(stack, Dispatcher, "_wanted_of", wanted_of)
+    swap(stack, Dispatcher, "wanted_of", wanted_of)
 
 
 @plant
 def every_job_is_said_to_have_finished(stack):
-    real = Dispatcher._on_ended
-
-    def ended(self, event, now_ms):
+    def ended(self, real, event, now_ms):
         is_over = event.status.is_globally_terminal
         told = JobStatus.FINISHED if is_over else event.status
         return real(self, replace(event, status=told), now_ms)
 
-    swap(stack, Dispatcher, "_on_ended", ended)
+    on_event(stack, JobEnded, ended)
 
 
 @plant
@@ -198,24 +204,24 @@ def what_a_job_has_dropped_goes_on(stack):
 
 @plant
 def a_worker_whose_taskmanager_does_not_end_is_kept(stack):
-    real = WorkerPool._end
+    real = WorkerPool.end_worker
 
     def end(self, worker, cause):
         if "does not end" not in cause:
             real(self, worker, cause)
 
-    swap(stack, WorkerPool, "_end", end)
+    swap(stack, WorkerPool, "end_worker", end)
 
 
 @plant
 def idle_workers_stay(stack):
-    real = WorkerPool._end
+    real = WorkerPool.end_worker
 
     def end(self, worker, cause):
         if not cause.startswith("idle"):
             real(self, worker, cause)
 
-    swap(stack, WorkerPool, "_end", end)
+    swap(stack, WorkerPool, "end_worker", end)
 
 
 @plant

@@ -42,7 +42,7 @@ def test_every_invariant_holds_in_hundreds_of_seeds_and_they_say_enough() -> Non
 def test_without_faults_jobs_finish_with_first_attempts(seed: int) -> None:
     world = World(seed, is_calm=True)
     world.run()
-    for cluster in world._clusters:
+    for cluster in world.clusters:
         assert cluster.status is JobStatus.FINISHED
         vertices = cluster.job.state.graph.vertices
         assert {v.execution.attempt_id.attempt for v in vertices} == {0}
@@ -52,7 +52,7 @@ def test_without_faults_jobs_finish_with_first_attempts(seed: int) -> None:
 def test_the_driver_is_not_imitated() -> None:
     world = World(3)
     world.run()
-    cluster = world._clusters[0]
+    cluster = world.clusters[0]
     shell = cluster.master.shell
     assert isinstance(shell, MachineShell)
     own = set(vars(type(shell))) - {"__module__", "__doc__", "__annotations__"}

@@ -30,14 +30,14 @@ ISOLATED = OVER_TCP | {"penstock.cluster.job-isolation": "true"}
 def connections(monkeypatch):
     """The role and the protocol of each connection that dials the driver."""
     found = []
-    authenticate = ControlServer._authenticate
+    authenticate = ControlServer.authenticate
 
     async def recorded(server, reader, writer):
         handshake = await authenticate(server, reader, writer)
         found.append((handshake.role, writer.get_extra_info("ssl_object").version()))
         return handshake
 
-    monkeypatch.setattr(ControlServer, "_authenticate", recorded)
+    monkeypatch.setattr(ControlServer, "authenticate", recorded)
     return found
 
 
@@ -52,14 +52,14 @@ def assert_keeps_secrets(carried, known):
 def tasks(monkeypatch):
     """What each Spark task of a TaskManager carries, and the credentials of its job."""
     carried = []
-    config_of = SparkProvider._config
+    config_of = SparkProvider.worker_config
 
     def recorded(provider, *arguments):
         config = config_of(provider, *arguments)
-        carried.append((repr(config), provider._master.credentials))
+        carried.append((repr(config), provider.master_address.credentials))
         return config
 
-    monkeypatch.setattr(SparkProvider, "_config", recorded)
+    monkeypatch.setattr(SparkProvider, "worker_config", recorded)
     return carried
 
 
@@ -78,18 +78,18 @@ def crossing(spark_cluster, monkeypatch):
     """What each Spark task of a worker carries, and the credentials of the pool and of the jobs in it."""
     assert not taskmanagers_left(), "a warm worker would need no Spark task"
     carried, known = [], []
-    body_of, host = session_workers.body_of, SharedWorkers._host
+    body_of, host = session_workers.body_of, SharedWorkers.host_jobmanager
 
     def recorded(config, archive):
         carried.append(repr(config))
         return body_of(config, archive)
 
     def hosts(workers, worker_id, start_id, slots):
-        known.extend((workers._credentials, workers._wanted[start_id].credentials))
+        known.extend((workers.credentials, workers.wanted[start_id].credentials))
         host(workers, worker_id, start_id, slots)
 
     monkeypatch.setattr(session_workers, "body_of", recorded)
-    monkeypatch.setattr(SharedWorkers, "_host", hosts)
+    monkeypatch.setattr(SharedWorkers, "host_jobmanager", hosts)
     return carried, known
 
 

@@ -62,7 +62,7 @@ def test_the_users_session_is_never_taken_for_ours(spark):
     ui = spark.conf.get("spark.ui.enabled")
     before = dict(spark.sparkContext.getConf().getAll())
     assert in_thread(lambda: session_for(Settings({}), 64, {})).sparkContext is spark.sparkContext
-    assert spark_session._Embedded.session is None
+    assert spark_session.Embedded.session is None
     assert spark.sparkContext._jsc is not None
     assert dict(spark.sparkContext.getConf().getAll()) == before
     assert spark.conf.get("spark.ui.enabled") == ui

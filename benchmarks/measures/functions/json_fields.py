@@ -21,8 +21,7 @@ from penstock.engine.runtime.context import UserFunction
 from penstock.engine.runtime.operators import FilterOperator, MapOperator
 from penstock.engine.runtime.operators.stateless import FunctionOperator
 from penstock.formats import json_columns as records
-from penstock.formats.file_format import FileFormat
-from penstock.formats.file_format import FilePiece
+from penstock.formats.file_format import FileFormat, FilePiece
 
 ABOUT = __doc__.split("\n\n", maxsplit=1)[1].strip()
 LINES = 200_000

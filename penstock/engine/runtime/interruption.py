@@ -61,7 +61,7 @@ class Interruption:
     def begin(self) -> None:
         """Bind this object to the calling thread. From now on `uninterruptible()` finds it."""
         self._own = (self._calling_thread(),)
-        _OF_THREAD.set(self)
+        OF_THREAD.set(self)
 
     @property
     def is_open_here(self) -> bool:
@@ -87,18 +87,18 @@ class Interruption:
             pass
 
 
-_OF_THREAD: Final[ContextVar[Interruption | None]] = ContextVar("interruption", default=None)
+OF_THREAD: Final[ContextVar[Interruption | None]] = ContextVar("interruption", default=None)
 
 
 def is_interruptible() -> bool:
     """Whether the calling thread may be interrupted."""
-    own = _OF_THREAD.get()
+    own = OF_THREAD.get()
     return own is not None and own.is_open_here
 
 
 def close_own() -> Interruption | None:
     """Make the calling thread uninterruptible. Returns the argument for `reopen`; None: the thread was not interruptible."""
-    own = _OF_THREAD.get()
+    own = OF_THREAD.get()
     if own is None or not own.is_open_here:
         return None
     try:

@@ -185,7 +185,7 @@ class Library:
         self._damaged: set[_File] = set()
         self._complaints: set[object] = set()
         self._shelf: dict[tuple[str, str], _Archive] = {}
-        self._cache: OrderedDict[_File, dict[str, str]] = OrderedDict()
+        self.cache: OrderedDict[_File, dict[str, str]] = OrderedDict()
         self._lock = threading.Lock()
 
     def refresh(self) -> int:
@@ -263,18 +263,18 @@ class Library:
     def _entries(self, file: _File) -> dict[str, str]:
         """Return all answers of an archive; none: it is gone."""
         with self._lock:
-            if file in self._cache:
-                self._cache.move_to_end(file)
-                return self._cache[file]
+            if file in self.cache:
+                self.cache.move_to_end(file)
+                return self.cache[file]
         try:
             entries = read_archive(file.data())
         except (OSError, ArchiveDamaged) as error:
             _LOG.warning("archive=%s NOT READ cause=%s", file.path, error)
             return {}
         with self._lock:
-            self._cache[file] = entries
-            while len(self._cache) > 1 and sum(one.size for one in self._cache) > _CACHE_BYTES:
-                self._cache.popitem(last=False)
+            self.cache[file] = entries
+            while len(self.cache) > 1 and sum(one.size for one in self.cache) > _CACHE_BYTES:
+                self.cache.popitem(last=False)
         return entries
 
 

@@ -226,13 +226,13 @@ class JobRegistry:
         self.capacity: int | None = None
         self.spark_ui: str | None = None
         self._metrics: DriverMetrics | None = None
-        self._jobs: dict[JobId, ObservedJob] = {}
+        self.observed: dict[JobId, ObservedJob] = {}
         self._unlisted: dict[JobId, ObservedJob] = {}
         self._expired: Counter[JobStatus] = Counter()
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self._standbys = 0
-        self._listeners: tuple[Listener, ...] = ()
+        self.listeners: tuple[Listener, ...] = ()
         self._histories = Histories()
 
     @contextlib.contextmanager
@@ -250,7 +250,7 @@ class JobRegistry:
     def is_standby(self) -> bool:
         """Whether this driver waits for a lead, and has no job."""
         with self._lock:
-            return self._standbys > 0 and not self._jobs
+            return self._standbys > 0 and not self.observed
 
     def watch(self, facts: JobFacts, *, is_held: bool = False, is_listed: bool = True) -> Recorder:
         """Return the observer of a new job. Starts the thread that folds.
@@ -264,7 +264,7 @@ class JobRegistry:
             traces = JobTraces(record, driver_place().variables["host"])
             job = ObservedJob(record, recorder, traces, is_held=is_held)
             if is_listed:
-                self._jobs[facts.job_id] = job
+                self.observed[facts.job_id] = job
                 self._known_metrics().began(facts)
             else:
                 self._unlisted[facts.job_id] = job
@@ -278,56 +278,56 @@ class JobRegistry:
     def started(self, control: JobControl) -> None:
         """The job runs, and can be controlled."""
         with self._lock:
-            job = self._jobs.get(control.job_id)
+            job = self.observed.get(control.job_id)
             if job is not None:
                 job.control = control
 
     def look_of(self, job_id: JobId) -> Look:
         """Return what gives a snapshot of the job at any time, also when the job is forgotten. Raises KeyError: it is not watched."""
         with self._lock:
-            job = self._jobs.get(job_id) or self._unlisted[job_id]
+            job = self.observed.get(job_id) or self._unlisted[job_id]
         return partial(self._now, job)
 
     def forget(self, job_id: JobId) -> None:
         """The job could not be started."""
         with self._lock:
             self._unlisted.pop(job_id, None)
-            if self._jobs.pop(job_id, None) is not None:
+            if self.observed.pop(job_id, None) is not None:
                 self._known_metrics().forget(job_id)
                 self._histories.forget(job_id)
 
     def release(self, job_id: JobId) -> None:
         """Nobody needs the job any longer than others."""
         with self._lock:
-            job = self._jobs.get(job_id)
+            job = self.observed.get(job_id)
             if job is not None:
                 job.is_held = False
 
     def listen(self, listener: Listener) -> None:
         """Hand a listener all spans and events of jobs from now on, on the thread that folds. It must return at once."""
         with self._lock:
-            self._listeners = (*self._listeners, listener)
+            self.listeners = (*self.listeners, listener)
 
     def unlisten(self, listener: Listener) -> None:
         with self._lock:
-            self._listeners = tuple(one for one in self._listeners if one != listener)
+            self.listeners = tuple(one for one in self.listeners if one != listener)
 
     def control(self, job_id: str) -> JobControl | None:
         with self._lock:
-            job = self._jobs.get(JobId(job_id))
+            job = self.observed.get(JobId(job_id))
             return None if job is None else job.control
 
     def snapshot(self) -> DriverSnapshot:
         """Return all jobs as they are now, oldest first."""
         with self._lock:
             self._fold()
-            jobs = tuple(job.snapshot for job in self._jobs.values() if job.snapshot is not None)
+            jobs = tuple(job.snapshot for job in self.observed.values() if job.snapshot is not None)
             return DriverSnapshot(jobs, wall_ms(), dict(self._expired))
 
     def job(self, job_id: str) -> JobSnapshot | None:
         """Return one job as it is now."""
         with self._lock:
-            job = self._jobs.get(JobId(job_id))
+            job = self.observed.get(JobId(job_id))
             return None if job is None else self._now(job)
 
     def _now(self, job: ObservedJob) -> JobSnapshot:
@@ -343,7 +343,7 @@ class JobRegistry:
     def since(self, job: JobSnapshot) -> Since:
         """Return since when things of a job are as they are. Nothing: the job is not known."""
         with self._lock:
-            known = self._jobs.get(job.job_id) or self._unlisted.get(job.job_id)
+            known = self.observed.get(job.job_id) or self._unlisted.get(job.job_id)
             if known is None:
                 return Since()
             known.look()
@@ -371,7 +371,7 @@ class JobRegistry:
             known = self._known_metrics()
             self._keep_time()
             known.measure(now.jobs, now.now_ms)
-            for job in self._jobs.values():
+            for job in self.observed.values():
                 if job.snapshot is not None and isinstance(job.control, JobHandle):
                     known.put_coordinators(job.snapshot, job.control, now.now_ms)
             yield known.store
@@ -388,13 +388,13 @@ class JobRegistry:
         return self._metrics
 
     def _fold(self) -> None:
-        for job in (*self._jobs.values(), *self._unlisted.values()):
+        for job in (*self.observed.values(), *self._unlisted.values()):
             self._fold_job(job)
         self._expire()
 
     def _fold_job(self, job: ObservedJob) -> JobSnapshot:
         entries, metrics = job.recorder.entries, self._known_metrics()
-        is_listed = self._jobs.get(job.record.facts.job_id) is job
+        is_listed = self.observed.get(job.record.facts.job_id) is job
         while entries:
             for _ in range(_EVENTS_AT_A_TIME):
                 with contextlib.suppress(IndexError):  # The deque is empty.
@@ -410,16 +410,18 @@ class JobRegistry:
         return now
 
     def _notify(self, traces: JobTraces, event: Any, at_ms: int) -> None:
-        traces.is_wanted = bool(self._listeners)
+        traces.is_wanted = bool(self.listeners)
         for trace in traces.take(event, at_ms):
-            for listener in self._listeners:
+            for listener in self.listeners:
                 listener(trace)
 
     def _expire(self) -> None:
         for job_id, job in list(self._unlisted.items()):
             if job.snapshot is not None and job.snapshot.ended_ms >= 0:
                 del self._unlisted[job_id]
-        ended = [one for one in self._jobs.values() if one.snapshot and one.snapshot.ended_ms >= 0]
+        ended = [
+            one for one in self.observed.values() if one.snapshot and one.snapshot.ended_ms >= 0
+        ]
         ended.sort(key=lambda one: one.snapshot.ended_ms if one.snapshot else 0)
         surplus = 0 if self.capacity is None else max(0, len(ended) - self.capacity)
         oldest_ms = wall_ms() - self.expiration_ms
@@ -429,33 +431,37 @@ class JobRegistry:
                 continue
             if place < surplus or one.snapshot.ended_ms < oldest_ms:
                 self._expired[one.snapshot.status] += 1
-                del self._jobs[one.snapshot.job_id]
+                del self.observed[one.snapshot.job_id]
                 self._known_metrics().forget(one.snapshot.job_id)
                 self._histories.forget(one.snapshot.job_id)
 
     def _keep_time(self) -> None:
         known = self._known_metrics()
-        for job_id, job in self._jobs.items():
+        for job_id, job in self.observed.items():
             if isinstance(job.control, JobHandle):
                 known.put_starts(job_id, *job.control.taskmanager_starts())
         known.keep_time(time.monotonic())
 
     def _look(self) -> None:
-        for job in self._jobs.values():
+        for job in self.observed.values():
             job.look()
             if job.snapshot is not None:
                 self._histories.look(job.snapshot)
         for job in self._unlisted.values():
             job.look()
 
+    def turn(self) -> None:
+        """Fold what was recorded, and keep the figures of this moment."""
+        with self._lock:
+            self._fold()
+            self._keep_time()
+            self._look()
+
     def _run(self) -> None:
         while True:
             time.sleep(_FOLD_S)
             try:
-                with self._lock:
-                    self._fold()
-                    self._keep_time()
-                    self._look()
+                self.turn()
             except Exception:
                 # A fault here must not end the thread: what is recorded would pile up.
                 _LOG.exception("observation FAILED")

@@ -28,15 +28,15 @@ class PushingReporter:
         self._report = report
         self._end = end
         self._is_ended = threading.Event()
-        self._thread = threading.Thread(
+        self.thread = threading.Thread(
             target=self._run, name=f"penstock-reporter-{name}", daemon=True
         )
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """End it, and wait for the call that is under way."""
         self._is_ended.set()
-        self._thread.join()
+        self.thread.join()
         if self._end is not None:
             self._safely(self._end)
 

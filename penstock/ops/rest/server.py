@@ -43,27 +43,27 @@ class RestServer:
         is_encrypted = settings.get(RestOptions.SSL)
         check_keystore(settings)
         self._settings = settings
-        self._access: Access = access_of(
+        self.access: Access = access_of(
             settings.get(RestOptions.TOKEN),
             self.token,
             bind_address,
             name,
             is_encrypted=is_encrypted,
         )
-        self._socket = _bound(bind_address, ports_of(settings))
+        self.listening = _bound(bind_address, ports_of(settings))
         scheme = "https" if is_encrypted else "http"
-        port = self._socket.getsockname()[1]
+        port = self.listening.getsockname()[1]
         self.address = f"{scheme}://{_in_address(name or bind_address)}:{port}"
-        self._thread = threading.Thread(target=self._run, name="penstock-rest", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="penstock-rest", daemon=True)
         self._server: Any = None
-        self._is_stopped = False
+        self.is_stopped = False
         self._entry: Path | None = None
         JOB_REGISTRY.expiration_ms = settings.get(WebOptions.EXPIRATION)
         JOB_REGISTRY.capacity = settings.get(WebOptions.CAPACITY)
 
     def start(self) -> None:
         """Serve until the process ends. Returns at once; connections wait until the server is ready."""
-        self._thread.start()
+        self.thread.start()
         try:
             self._entry = enter(self.address, self.token, " ".join(sys.argv[:1]))
             atexit.register(self._entry.unlink, missing_ok=True)
@@ -73,11 +73,11 @@ class RestServer:
 
     def stop(self) -> None:
         """End the server, and wait for its thread."""
-        self._is_stopped = True
+        self.is_stopped = True
         if self._server is not None:
             self._server.should_exit = True
-        self._thread.join()
-        self._socket.close()
+        self.thread.join()
+        self.listening.close()
         if self._entry is not None:
             self._entry.unlink(missing_ok=True)
             atexit.unregister(self._entry.unlink)
@@ -86,10 +86,10 @@ class RestServer:
         try:
             from penstock.ops.rest.serving import server_of
 
-            self._server = server_of(self._settings, self._access, self.address)
-            if self._is_stopped:  # It may have been stopped before there was a server.
+            self._server = server_of(self._settings, self.access, self.address)
+            if self.is_stopped:  # It may have been stopped before there was a server.
                 self._server.should_exit = True
-            self._server.run(sockets=[self._socket])
+            self._server.run(sockets=[self.listening])
         except Exception:
             # Jobs run on without it.
             _LOG.exception("rest address=%s ENDED", self.address)
@@ -103,7 +103,7 @@ class _Current:
         self.lock = threading.Lock()
 
 
-_CURRENT: Final = _Current()
+CURRENT: Final = _Current()
 
 
 def address_of_server(settings: Settings) -> str | None:
@@ -111,20 +111,20 @@ def address_of_server(settings: Settings) -> str | None:
 
     Raises ConfigurationError: the settings are wrong.
     """
-    with _CURRENT.lock:
-        if _CURRENT.server is None:
+    with CURRENT.lock:
+        if CURRENT.server is None:
             try:
-                _CURRENT.server = RestServer(settings)
+                CURRENT.server = RestServer(settings)
             except PortsTaken as error:
                 _LOG.warning("rest NOT STARTED cause=%s", error)
                 return None
-            _CURRENT.server.start()
-        return _CURRENT.server.address
+            CURRENT.server.start()
+        return CURRENT.server.address
 
 
 def current_server() -> RestServer | None:
     """Return the server of this process, if it has one."""
-    return _CURRENT.server
+    return CURRENT.server
 
 
 class PortsTaken(ConfigurationError):

@@ -57,12 +57,12 @@ class Session:
         self._say = say
         self._ha: HaSettings | None = ha_settings_of(settings)
         self._modules = ModuleSpaces(needs_all=not host.ships_modules)
-        self._election = None if self._ha is None else Election(self._ha, say, self._modules.open)
+        self.election = None if self._ha is None else Election(self._ha, say, self._modules.open)
         self._submissions = Submissions(
             ClusterExecutor(host),
             self._modules,
             dispatcher_settings_of(settings),
-            self._election,
+            self.election,
             self._fail,
             ships_modules=host.ships_modules,
         )
@@ -153,16 +153,16 @@ class Session:
     @contextlib.contextmanager
     def _led(self) -> Generator[LeaseKeeper | None]:
         """Wait for the lead of the cluster-id, and give it back at the end."""
-        lease = None if self._election is None else self._await_lead(self._election)
+        lease = None if self.election is None else self.await_lead(self.election)
         try:
             yield lease
         finally:
             if lease is not None:
                 lease.abandon(is_wanted=False)
-            if self._election is not None:
-                self._election.store.close()
+            if self.election is not None:
+                self.election.store.close()
 
-    def _await_lead(self, election: Election) -> LeaseKeeper | None:
+    def await_lead(self, election: Election) -> LeaseKeeper | None:
         """None: the session was stopped."""
         standby = Standby()
         while not self._stopping.is_set():
@@ -186,19 +186,16 @@ class Session:
 
     def _recover(self) -> None:
         """Claim the jobs of drivers that are gone. Raises ExternalError: a job cannot be opened here."""
-        if self._election is None:
+        if self.election is None:
             return
-        pending = {key: Standby() for key in self._election.job_keys()}
+        pending = {key: Standby() for key in self.election.job_keys()}
         while pending and not self._stopping.is_set():
             claims: list[Claim] = []
             for key, standby in list(pending.items()):
-                if (
-                    self._election.store.find(key) is None
-                    or standby.watch.changes >= _SIGNS_OF_LIFE
-                ):
+                if self.election.store.find(key) is None or standby.watch.changes >= _SIGNS_OF_LIFE:
                     del pending[key]
                     continue
-                found = self._election.try_claim(key, None, standby)
+                found = self.election.try_claim(key, None, standby)
                 if isinstance(found, Claim):
                     del pending[key]
                     claims.append(found)

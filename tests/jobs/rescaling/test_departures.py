@@ -26,7 +26,7 @@ def leave(client, name):
         manager.shell.feed_resources(event)
         manager.shell.feed_job(event)
 
-    manager._soon(tell)
+    manager.run_soon(tell)
 
 
 def places(client):

@@ -229,7 +229,7 @@ def test_broadcast_state_is_there_in_every_new_subtask(tmp_path, stage):
 def _is_at_end(client, part) -> bool:
     """All subtasks of the vertices with this in their names have read their last record, and wait for a checkpoint."""
     job = manager_of(client).job_master
-    waiting = job.checkpoints.coordinator._ends.waiting
+    waiting = job.checkpoints.coordinator.ends.waiting
     found = [one for one in job.state.graph.vertices if part in one.job_vertex.name]
     return bool(found) and all(one.execution.attempt_id in waiting for one in found)
 

@@ -81,7 +81,7 @@ def test_a_standby_answers_503_until_it_leads(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     leader = ServedSession(host=SessionHost(configured(tmp_path)))
     with rest_of_its_own():
-        lease = leader.session._await_lead(leader.session._election)
+        lease = leader.session.await_lead(leader.session.election)
         standby = ServedSession(configured(tmp_path)).start()
         try:
             wait_until(server.current_server, "it has no server")

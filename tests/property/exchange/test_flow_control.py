@@ -206,9 +206,9 @@ class World:
                 continue
             credit = channel.credit
             sender = self.link.views[number]
-            assert sender._credit >= 0
+            assert sender.credit >= 0
             assert min(credit.available_exclusive, credit.available_floating) >= 0
-            known = sender._credit + on_the_way[number] + credit.unannounced
+            known = sender.credit + on_the_way[number] + credit.unannounced
             assert known == credit.available, "a credit was lost or made"
         for gate in self.gates:
             self._check_gate(gate)
@@ -216,7 +216,7 @@ class World:
     @staticmethod
     def _check_gate(gate: SingleInputGate) -> None:
         channels = [gate.channel(place) for place in range(gate.channels)]
-        frames = [f for c in channels for f in c._frames if f.is_floating is not None]
+        frames = [f for c in channels for f in c.frames if f.is_floating is not None]
         floating = sum(f.is_floating for f in frames)
         floating += sum(c.credit.available_floating for c in channels)
         assert floating == gate.pool.in_use <= gate.buffers.total_floating
@@ -307,7 +307,7 @@ def test_a_channel_that_has_something_waits_for_one_turn_of_each_other_channel_a
 
     def poll() -> bool:
         nonlocal waiting
-        ready = {place for place in range(channels) if gate.channel(place)._frames}
+        ready = {place for place in range(channels) if gate.channel(place).frames}
         moved = world.poll(0)
         waiting = {p: waiting.get(p, 0) + 1 for p in ready if p != gate.last_channel}
         assert all(turns < channels for turns in waiting.values())

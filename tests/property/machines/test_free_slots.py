@@ -139,7 +139,7 @@ def test_what_spreading_remembers_does_not_grow_with_time() -> None:
     for _ in range(2000):
         pool.take(SlotProfile())
         pool.put(pool.used.pop())
-    shelves = pool.index._by_profile[ANY]
+    shelves = pool.index.by_profile[ANY]
     assert len(shelves.all.heap) < 100
     assert all(len(shelf.heap) < 100 for shelf in shelves.by_host.values())
 

@@ -131,7 +131,7 @@ def test_a_job_of_a_fixed_size_leaves_an_executor_that_is_decommissioned_too(ses
     fixed = {key: value for key, value in SETTINGS.items() if "scheduler" not in key}
     job = ReactiveJob(tmp_path, 3, fixed)
     job.wait_for(3)
-    used = set(manager_of(job.client).watch.host._staying.values())
+    used = set(manager_of(job.client).watch.host.staying.values())
     leaving = next(
         one
         for one in executor_jvms()

@@ -35,9 +35,7 @@ class ToldByEvents(ToldJob):
 
     def is_seen(self):
         """The driver has taken all that was told, and keeps the figures of this moment."""
-        with self._job_registry._lock:
-            self._job_registry._fold()
-            self._job_registry._look()
+        self._job_registry.turn()
         return self
 
     @property

@@ -20,7 +20,7 @@ def users_code():
         yield own
     finally:
         own.end()
-        interruption_module._OF_THREAD.set(None)
+        interruption_module.OF_THREAD.set(None)
 
 
 class CheckedLock:

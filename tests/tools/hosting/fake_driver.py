@@ -204,7 +204,7 @@ class FakeDriver:
 
     def close(self) -> None:
         for manager in self.managers.values():
-            manager._close()
+            manager.close()
 
     # ------------------------------------------------------------------ hearing
 
@@ -235,7 +235,7 @@ class FakeDriver:
 
     def until_all(self, attempts, is_so) -> None:
         """What no message tells of. Raises: AssertionError: it does not come to be."""
-        tasks = [task for manager in self.managers.values() for task in manager._tasks.values()]
+        tasks = [task for manager in self.managers.values() for task in manager.tasks()]
         wanted = [task for task in tasks if task.attempt_id in attempts]
         deadline = time.monotonic() + PATIENCE_S
         while not all(is_so(task) for task in wanted):

@@ -15,15 +15,15 @@ SETTINGS = {"rest.bind-port": "0", "penstock.rest.enabled": "true"}
 @contextlib.contextmanager
 def rest_server(**more):
     """A server that MiniCluster jobs with SETTINGS use. Ended with the block."""
-    former = server._CURRENT.server
-    JOB_REGISTRY._jobs.clear()
-    server._CURRENT.server = None
+    former = server.CURRENT.server
+    JOB_REGISTRY.observed.clear()
+    server.CURRENT.server = None
     try:
         server.address_of_server(Settings({**SETTINGS, **more}))
         yield Client(server.current_server().address)
     finally:
         server.current_server().stop()
-        server._CURRENT.server = former
+        server.CURRENT.server = former
 
 
 class Client:

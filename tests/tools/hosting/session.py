@@ -72,15 +72,15 @@ class ServedSession:
 @contextlib.contextmanager
 def rest_of_its_own():
     """The process gets a REST server anew, which is ended with the block."""
-    former = server._CURRENT.server
-    JOB_REGISTRY._jobs.clear()
-    server._CURRENT.server = None
+    former = server.CURRENT.server
+    JOB_REGISTRY.observed.clear()
+    server.CURRENT.server = None
     try:
         yield
     finally:
         if server.current_server() is not None:
             server.current_server().stop()
-        server._CURRENT.server = former
+        server.CURRENT.server = former
 
 
 @contextlib.contextmanager

@@ -80,11 +80,11 @@ def pause(client):
     """As by SIGSTOP, for what leads to effects: nothing is renewed and nothing done. Returns what resumes it."""
     keeper = manager_of(client).parts.guard
     trust = doubt(client)
-    keeper._renew = lambda: None
+    keeper.renew = lambda: None
 
     def resume():
         trust()
-        del keeper._renew
+        del keeper.renew
 
     return resume
 

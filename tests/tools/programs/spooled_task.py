@@ -160,7 +160,7 @@ def run(name, size, memory):
     task = BatchTask(orders(name, memory), 0, 0, records(kind, size))
     for _ in task.run():
         pass
-    report = task._report().io
+    report = task.report().io
     assert report.records_in == sum(kind.rows)
     return report.records_out
 

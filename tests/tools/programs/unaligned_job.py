@@ -235,7 +235,7 @@ class UnalignedSubtask(Subtask):
         self.states: dict = {}
         self.done_at: int | None = None
         super().__init__(job, vertex)
-        self.task._slices._sizer = OneByOne(0)
+        self.task.slices.sizer = OneByOne(0)
         self.barriers = None
         if self.inputs:
             hooks = InputHooks(on_in_flight=self.on_in_flight)

@@ -118,26 +118,26 @@ class Links:
     def __init__(self, fencing_token: FencingToken) -> None:
         """`fencing_token`: of this JobManager."""
         self.fencing_token = fencing_token
-        self._links: dict[ResourceId, Link] = {}
+        self.by_id: dict[ResourceId, Link] = {}
         self._supervisors: dict[ResourceId, ControlLink] = {}
         self._fenced: set[ResourceId] = set()
 
     def __contains__(self, resource_id: ResourceId) -> bool:
-        return resource_id in self._links
+        return resource_id in self.by_id
 
     def register(self, location: TaskManagerLocation, control: ControlLink) -> None:
         """Register a TaskManager. Raises ExternalError if it is fenced or registered already; its
         connection is then closed.
         """
         resource_id = location.resource_id
-        if resource_id in self._fenced or resource_id in self._links:
+        if resource_id in self._fenced or resource_id in self.by_id:
             raise ExternalError(
                 f"{resource_id} was declared lost; no second one of that name is accepted"
             )
-        self._links[resource_id] = Link(location, control)
+        self.by_id[resource_id] = Link(location, control)
 
     def location(self, resource_id: ResourceId) -> TaskManagerLocation | None:
-        link = self._links.get(resource_id)
+        link = self.by_id.get(resource_id)
         return None if link is None else link.location
 
     def supervise(self, resource_id: ResourceId, control: ControlLink) -> None:
@@ -153,13 +153,13 @@ class Links:
         """Whether the kernel of its machine has acknowledged something within this time, on its
         connection or its supervisor's.
         """
-        link = self._links.get(resource_id)
+        link = self.by_id.get(resource_id)
         controls = [self._supervisors.get(resource_id), None if link is None else link.control]
         return any(control is not None and control.answers(within_ms) for control in controls)
 
     def send(self, resource_id: ResourceId, message: object) -> None:
         """Send a message. It is dropped if the TaskManager is not registered; its loss is reported elsewhere."""
-        link = self._links.get(resource_id)
+        link = self.by_id.get(resource_id)
         if link is not None:
             link.control.send(self.stamped(message))
 
@@ -170,7 +170,7 @@ class Links:
         return replace(message, fencing_token=self.fencing_token)
 
     def send_blob_once(self, resource_id: ResourceId, key: BlobKey, data: bytes) -> None:
-        link = self._links.get(resource_id)
+        link = self.by_id.get(resource_id)
         if link is not None and key not in link.blobs:
             link.blobs.add(key)
             self.send(resource_id, PutBlob(key, data))
@@ -178,7 +178,7 @@ class Links:
     def beat(self) -> None:
         """Send a heartbeat to all."""
         body = encode(MasterHeartbeat())
-        controls = [link.control for link in self._links.values()]
+        controls = [link.control for link in self.by_id.values()]
         for control in (*controls, *self._supervisors.values()):
             control.send_encoded(body)
 
@@ -200,7 +200,7 @@ class Links:
     def fence(self, resource_id: ResourceId) -> bool:
         """Fence it off. False: it was not registered."""
         self._fenced.add(resource_id)
-        link = self._links.pop(resource_id, None)
+        link = self.by_id.pop(resource_id, None)
         if link is not None:
             link.control.close()
         return link is not None
@@ -209,14 +209,14 @@ class Links:
         return resource_id in self._fenced
 
     def everybody(self) -> set[ResourceId]:
-        return {*self._links, *self._supervisors}
+        return {*self.by_id, *self._supervisors}
 
     async def drained(self) -> None:
         """Wait until all messages have left."""
-        await asyncio.gather(*(link.control.drained() for link in self._links.values()))
+        await asyncio.gather(*(link.control.drained() for link in self.by_id.values()))
 
     def close(self) -> None:
-        for link in self._links.values():
+        for link in self.by_id.values():
             link.control.close()
 
 
@@ -251,7 +251,7 @@ class ControlServer:
         self._tickets = tickets
         self._context = server_context(credentials.identity, admits_tickets=tickets is not None)
         self._listener = listener
-        self._socket: socket.socket | None = None
+        self.listening: socket.socket | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._complaints = Complaints()
         self._unproven: dict[asyncio.Task[None], str] = {}
@@ -259,19 +259,19 @@ class ControlServer:
 
     async def open(self, endpoint: Endpoint) -> int:
         """Listen. Returns the port that peers dial. Raises: ExternalError: none of the ports is free."""
-        self._socket = listen(endpoint, CONTROL_PORT)
-        self._socket.setblocking(False)
+        self.listening = listen(endpoint, CONTROL_PORT)
+        self.listening.setblocking(False)
         self._listen()
-        port: int = self._socket.getsockname()[1]
+        port: int = self.listening.getsockname()[1]
         return endpoint.port or port
 
     async def close(self) -> None:
         """Stop listening, and close the connections that have not proved themselves: whoever dials would wait for an answer."""
         if self._retry is not None:
             self._retry.cancel()
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
-            self._socket.close()
+        if self.listening is not None:
+            asyncio.get_running_loop().remove_reader(self.listening)
+            self.listening.close()
         while unproven := [*self._unproven]:
             for task in unproven:
                 task.cancel()
@@ -280,19 +280,19 @@ class ControlServer:
     # ------------------------------------------------------------------ accepting
 
     def _listen(self) -> None:
-        assert self._socket is not None, "`open` was called"
-        asyncio.get_running_loop().add_reader(self._socket, self._accept)
+        assert self.listening is not None, "`open` was called"
+        asyncio.get_running_loop().add_reader(self.listening, self.accept)
 
-    def _accept(self) -> None:
+    def accept(self) -> None:
         """Take one connection. asyncio's own server would tell the loop of an error if no descriptor is free, and that ends the job."""
-        assert self._socket is not None, "`open` was called"
+        assert self.listening is not None, "`open` was called"
         loop = asyncio.get_running_loop()
         try:
-            sock, (address, *_) = self._socket.accept()
+            sock, (address, *_) = self.listening.accept()
         except OSError as error:
             if error.errno in NO_ROOM:
                 _LOG.warning("server=ACCEPTS_NOBODY for_s=%s cause=%s", RETRY_S, error)
-                loop.remove_reader(self._socket)
+                loop.remove_reader(self.listening)
                 self._retry = loop.call_later(RETRY_S, self._listen)
             return  # Otherwise the peer is gone already.
         sock.setblocking(False)
@@ -324,7 +324,7 @@ class ControlServer:
         try:
             async with asyncio.timeout(LIMIT_SECONDS):
                 reader, writer = await self._encrypted(sock)
-                handshake = await self._authenticate(reader, writer)
+                handshake = await self.authenticate(reader, writer)
         except TimeoutError:
             cause = f"it did not prove itself within {LIMIT_SECONDS:g} s"
         except (ExternalError, OSError) as error:
@@ -359,7 +359,7 @@ class ControlServer:
         )
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
-    async def _authenticate(
+    async def authenticate(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> ServerHandshake:
         """Return the peer's handshake. Raises: OSError; AuthenticationError: it did not prove itself."""

@@ -246,7 +246,7 @@ class JobHandle(Requirements):
     def suspend(self, cause: str) -> None:
         """End the job here and give its lease back: another driver goes on with it at once."""
         self.manager.parts.guard.gives_back = True
-        self.manager._soon(lambda: self.manager.shell.suspend(cause))
+        self.manager.run_soon(lambda: self.manager.shell.suspend(cause))
 
     def slots_held(self) -> int:
         """Return how many slots the job holds now."""

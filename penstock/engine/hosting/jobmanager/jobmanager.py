@@ -89,7 +89,7 @@ class JobManager:
             self.shell, parts.provider, parts.observer, settings, self._done.is_set
         )
 
-        self.questions: Questions = Questions(self.shell.links, self._soon, now_ms)
+        self.questions: Questions = Questions(self.shell.links, self.run_soon, now_ms)
 
     @property
     def job_id(self) -> ids.JobId:
@@ -127,7 +127,7 @@ class JobManager:
 
     def send_to_task(self, attempt_id: ids.AttemptId, message: object) -> None:
         """Send in order. Any thread. Messages for attempts that have ended are dropped."""
-        self._soon(lambda: self.shell.send_in_turn(attempt_id, message))
+        self.run_soon(lambda: self.shell.send_in_turn(attempt_id, message))
 
     def fail_job(self, failure: messages.FailureInfo) -> None:
         self.feed_soon(lambda now: messages.FailJob(failure, now))
@@ -137,7 +137,7 @@ class JobManager:
 
     def feed_soon(self, make: Callable[[int], messages.JobEvent]) -> None:
         """Feed the event that `make` returns for the time at which it is processed. Any thread."""
-        self._soon(lambda: self.shell.feed_job(make(now_ms())))
+        self.run_soon(lambda: self.shell.feed_job(make(now_ms())))
 
     def ask(
         self,
@@ -148,7 +148,7 @@ class JobManager:
         """Ask a TaskManager. Any thread, also after the job. See `Questions.ask`."""
         return self.questions.ask(resource_id, question, timeout_s)
 
-    def _soon(self, call: Callable[[], None]) -> None:
+    def run_soon(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # The loop is closed: the job is over.
             self._loop.call_soon_threadsafe(call)
 
@@ -220,7 +220,7 @@ class JobManager:
     def _finish(self) -> None:
         """Remove everything of the job after the loop has ended. Each step is taken even if others fail."""
         steps: tuple[Callable[[], None], ...] = (
-            self._end_leadership,
+            self.end_leadership,
             self.parts.provider.close,
             self.shell.links.close,
             lambda: _cancel_tasks(self._loop),
@@ -248,7 +248,7 @@ class JobManager:
         if self.checkpoint_writer is not None:
             self.checkpoint_writer.close(is_over=self.status.is_globally_terminal)
 
-    def _end_leadership(self) -> None:
+    def end_leadership(self) -> None:
         """Record the job's end before anything is cleaned up. Another driver's job is only suspended here."""
         result = self._result()
         cause = None if result is None else _recorded_or_left(self.parts, result)
@@ -346,7 +346,7 @@ class JobManager:
 
     def _on_host_ended(self, resource_id: ids.ResourceId, cause: str) -> None:
         """The host of a TaskManager has ended. Any thread."""
-        self._soon(lambda: self.watch.host_ended(resource_id, cause))
+        self.run_soon(lambda: self.watch.host_ended(resource_id, cause))
 
 
 def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:

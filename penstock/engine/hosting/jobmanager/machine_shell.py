@@ -222,7 +222,7 @@ class MachineShell:
 
     def _step_job(self, event: messages.JobEvent) -> None:
         for effect in self.master.step(event):
-            _JOB_EFFECTS[type(effect)](self, effect)
+            JOB_EFFECTS[type(effect)](self, effect)
 
     def _step_resources(self, event: messages.ResourceEvent) -> None:
         for effect in self.resource_manager.step(event):
@@ -418,7 +418,7 @@ def _not_restartable(text: str) -> messages.FailureInfo:
     return messages.FailureInfo("JobExecutionError", text, is_recoverable=False)
 
 
-_JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
+JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
     messages.DeclareRequirements: lambda shell, effect: shell.feed_resources(effect),
     messages.AnswerOffers: MachineShell._do_send,
     messages.DeployTask: MachineShell._do_deploy,

@@ -52,19 +52,19 @@ class HostWatch:
         self, shell: MachineShell, provider: TaskManagerProvider, most: int | None
     ) -> None:
         self._shell = shell
-        self._provider = provider
+        self.provider = provider
         self._most = most
-        self._staying: dict[ResourceId, str] = {}
+        self.staying: dict[ResourceId, str] = {}
         self._grown = 0
         self._full_since: int | None = None
 
     def registered(self, message: messages.RegisterTaskManager) -> None:
         task = message.spark_task
         if task is not None and task.executor is not None:
-            self._staying[message.resource_id] = task.executor
+            self.staying[message.resource_id] = task.executor
 
     def tick(self) -> None:
-        changes = self._provider.changes()
+        changes = self.provider.changes()
         if changes.leaving:
             self._look_for_leaving(changes.leaving)
         if changes.more_slots > self._grown:
@@ -73,23 +73,23 @@ class HostWatch:
 
     def _look_for_leaving(self, executors: frozenset[str]) -> None:
         """The ResourceManager knows first, so that it gives none of their slots away again."""
-        left = {name: one for name, one in self._staying.items() if one in executors}
+        left = {name: one for name, one in self.staying.items() if one in executors}
         there = tuple(name for name in left if name in self._shell.links)
         for name, executor in left.items():
-            del self._staying[name]
+            del self.staying[name]
             text = "job=%s taskmanager=%s LEAVING cause=executor %s is decommissioned"
             _LOG.warning(text, self._shell.job_id, name, executor)
         if there:
             event = messages.TaskManagersLeaving(there, "its executor is decommissioned", now_ms())
             self._shell.feed_resources(event)
             self._shell.feed_job(event)
-            self._provider.leave(there)
+            self.provider.leave(there)
             why = self._shell.master.why_it_stays
             if why is not None:
                 _LOG.warning("job=%s STAYS until they are gone cause=%s", self._shell.job_id, why)
 
     def _grow(self, more_slots: int) -> None:
-        granted = self._provider.max_taskmanagers()
+        granted = self.provider.max_taskmanagers()
         self._grown = more_slots
         if granted is not None:
             self._allow(granted + more_slots)
@@ -160,7 +160,7 @@ class TaskManagerWatch:
     ) -> None:
         """`is_over`: whether the job has ended, so that losses no longer matter."""
         self._shell = shell
-        self._provider = provider
+        self.provider = provider
         self._observer = observer
         self._cancellation_timeout_ms = int(settings.cancellation_timeout_s * 1000)
         self._is_over = is_over
@@ -252,7 +252,7 @@ class TaskManagerWatch:
     def _ask_the_host(self) -> None:
         """A host that runs TaskManagers in this process sees whether they live."""
         for resource_id in list(self._signs):
-            progress = self._provider.progress(resource_id)
+            progress = self.provider.progress(resource_id)
             if progress is not None:
                 self.supervisor_heard(resource_id, progress)
 
@@ -358,7 +358,7 @@ class TaskManagerWatch:
             return
         text = (
             f"NoResourceAvailable: {self._failed_starts} TaskManagers in a row could not be "
-            f"started. The last one: {cause}\n  on: {self._provider.describe()}"
+            f"started. The last one: {cause}\n  on: {self.provider.describe()}"
         )
         failure = messages.FailureInfo("NoResourceAvailable", text, is_recoverable=False)
         self._shell.feed_job(messages.FailJob(failure, now_ms()))

@@ -46,7 +46,7 @@ def listen(credentials: Credentials, resource_id: ResourceId, port: int) -> list
         return []
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        server.bind(_name(credentials, resource_id, port))
+        server.bind(local_name(credentials, resource_id, port))
         server.listen()
     except OSError as error:
         server.close()
@@ -70,7 +70,7 @@ def connect(
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(timeout_s)
     try:
-        sock.connect(_name(credentials, resource_id, port))
+        sock.connect(local_name(credentials, resource_id, port))
     except OSError:
         sock.close()
         return None
@@ -82,7 +82,7 @@ def connect(
     return None
 
 
-def _name(credentials: Credentials, resource_id: ResourceId, port: int) -> bytes:
+def local_name(credentials: Credentials, resource_id: ResourceId, port: int) -> bytes:
     """The port differs between the TaskManagers of several jobs, which may have the same ids."""
     secret = credentials.local_secret(f"local socket {port} {resource_id}")
     return b"\0penstock-" + secret.hex()[:32].encode()

@@ -47,7 +47,7 @@ class RemoteView:
         self._view: FrameView | None = None
         self._connection = connection
         self._channel = channel
-        self._credit = credit
+        self.credit = credit
         self._on_error = on_error
         self._count_bytes = count_bytes
         self._encoder = ChannelEncoder(dumps_records)
@@ -84,7 +84,7 @@ class RemoteView:
         with self._lock:
             if self._view is not None:
                 self._view.grant()
-            self._credit += frames
+            self.credit += frames
             self._announced = 0
         self.pump()
 
@@ -143,8 +143,8 @@ class RemoteView:
                     self._announce_backlog(view)
                     return
             is_data, mark = self._encoded[0][0].is_data, 0
-            if is_data and self._credit > 0:
-                self._credit -= 1
+            if is_data and self.credit > 0:
+                self.credit -= 1
             elif is_data and view.has_priority:
                 mark = WITHOUT_CREDIT
             elif is_data:
@@ -162,14 +162,14 @@ class RemoteView:
 
         `following`: what the last call returned.
         """
-        has_credit = self._credit > 0
+        has_credit = self.credit > 0
         if following is None:
             if not view.is_available(has_credit=has_credit):
                 return None
         elif following is NextType.NONE or (following is NextType.DATA and not has_credit):
             return None
         # A consumer without own buffers gives credit for what is announced, not for what it has taken.
-        is_last = self._credit == 1 and not self._announces_backlog
+        is_last = self.credit == 1 and not self._announces_backlog
         polled = view.poll_last() if is_last else view.poll()
         if polled is None:
             return None
@@ -188,7 +188,7 @@ class RemoteView:
 
     def _announce_backlog(self, view: FrameView) -> None:
         """Announce the backlog to a consumer without own buffers: it grants credit only for announced data."""
-        if not self._announces_backlog or self._credit > 0:
+        if not self._announces_backlog or self.credit > 0:
             return
         waiting = len(self._encoded) + self._backlog
         if not waiting and view.is_available(has_credit=True):

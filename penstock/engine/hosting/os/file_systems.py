@@ -181,12 +181,12 @@ class LocalFiles:
             return _Durable(path, private_files.new_file(path))
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
-        with _missing(path, os.path.isdir), _io_errors(f"read {path}"), self._opened(path) as file:
+        with _missing(path, os.path.isdir), _io_errors(f"read {path}"), self.opened(path) as file:
             file.seek(offset)
             data = file.read() if size is None else file.read(size)
         return _whole(data, path, offset, size)
 
-    def _opened(self, path: str) -> BinaryIO:
+    def opened(self, path: str) -> BinaryIO:
         if self._is_checked:
             return os.fdopen(private_files.open_checked(path), "rb")
         return open(path, "rb")

@@ -88,7 +88,7 @@ def lend_frames(job: SubmittedJob, own: SubmittedJob) -> None:
             place.coordinator.frame = mine.frame
 
 
-_MESSAGE_MARGIN = 1 << 20
+MESSAGE_MARGIN = 1 << 20
 
 
 def slots_by_size(job_graph: JobGraph) -> Needed:
@@ -107,7 +107,7 @@ def check_sizes(job_graph: JobGraph) -> None:
     """Refuse a closure that is too large for a message."""
     for vertex in job_graph.vertices.values():
         size = len(job_graph.blobs[vertex.chain_blob]) if vertex.chain_blob else 0
-        if size > MAX_MESSAGE - _MESSAGE_MARGIN:
+        if size > MAX_MESSAGE - MESSAGE_MARGIN:
             raise GraphError(
                 f"the functions of '{vertex.name}' hold {size:,} bytes; at most {MAX_MESSAGE:,} "
                 "can be sent to a TaskManager. Load large data inside open(), from a file that "

@@ -40,7 +40,7 @@ from penstock.engine.model.slot_size import UNSIZED, SlotSize
 _SPARE_LOCAL_CORES: Final = 1
 
 
-class _Overrides:
+class Overrides:
     """Process-wide settings of the command line."""
 
     executor: JobExecutor | None = None
@@ -51,18 +51,18 @@ class _Overrides:
 
 def override_executor(executor: JobExecutor | None) -> None:
     """Make programs of this process run on this executor; None: on Spark again."""
-    _Overrides.executor = executor
+    Overrides.executor = executor
 
 
 def set_command_line(settings: Mapping[str, str], spark: Mapping[str, str] | None = None) -> None:
     """Apply `-D` settings: they override Spark's, and the program's override them. `spark`: Spark settings of a session that starts here."""
-    _Overrides.settings = dict(settings)
-    _Overrides.spark = dict(spark or {})
+    Overrides.settings = dict(settings)
+    Overrides.spark = dict(spark or {})
 
 
 def spark_session(settings: Settings, cores: int) -> SparkSession:
     """Return the session of this process, as `session_for` does. Raises ConfigurationError: it does not start."""
-    session = active_session() or session_for(settings, cores, _Overrides.spark)
+    session = active_session() or session_for(settings, cores, Overrides.spark)
     registered().spark_started(page_of(session.sparkContext))
     return session
 
@@ -88,12 +88,12 @@ class SparkHost:
         self._configuration = dict(configuration or {})
 
     def command_line(self) -> Mapping[str, str]:
-        return _Overrides.settings
+        return Overrides.settings
 
     def spark_configuration(self, settings: Settings) -> dict[str, str]:
         spark = active_session()
         if spark is None:
-            return launched_configuration(settings, _Overrides.spark)
+            return launched_configuration(settings, Overrides.spark)
         return dict(configuration_of(spark.sparkContext))
 
     def default_parallelism(self, settings: Settings) -> int:
@@ -105,7 +105,7 @@ class SparkHost:
     def cores(self, settings: Settings) -> int:
         """Return the cores of the session, or of this machine, where an embedded one would be started."""
         spark = active_session()
-        if spark is None and names_master(settings, _Overrides.spark):
+        if spark is None and names_master(settings, Overrides.spark):
             spark = spark_session(settings, 1)
         return os.cpu_count() or 1 if spark is None else SparkSlots(spark.sparkContext).total()
 
@@ -156,8 +156,8 @@ def _say_where(context: SparkContext) -> None:
 def _warn(warnings: Iterable[str]) -> None:
     """Print lines, each once in this process."""
     for warning in warnings:
-        if warning not in _Overrides.warned:
-            _Overrides.warned.add(warning)
+        if warning not in Overrides.warned:
+            Overrides.warned.add(warning)
             say(warning)
 
 
@@ -176,7 +176,7 @@ def _session_for(settings: Settings, plan: Plan) -> SparkSession:
 
 def default_executor(configuration: Mapping[str, str] | None = None) -> JobExecutor:
     """Return the executor of programs: on Spark, unless the command line says otherwise."""
-    if _Overrides.executor is not None:
-        return _Overrides.executor
-    remote = registered().remote_executor(configuration or {}, _Overrides.settings)
+    if Overrides.executor is not None:
+        return Overrides.executor
+    remote = registered().remote_executor(configuration or {}, Overrides.settings)
     return remote or ClusterExecutor(SparkHost(configuration))

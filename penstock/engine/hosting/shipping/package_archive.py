@@ -46,12 +46,12 @@ def package_archive() -> bytes:
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), source)
             archive.writestr(
                 zipfile.ZipInfo(name + "c", _EPOCH),
-                _bytecode(path, source, f"{ARCHIVE_ROOT}{name}"),
+                bytecode_of(path, source, f"{ARCHIVE_ROOT}{name}"),
             )
     return buffer.getvalue()
 
 
-def _bytecode(path: Path, source: bytes, name: str) -> bytes:
+def bytecode_of(path: Path, source: bytes, name: str) -> bytes:
     code = SourceFileLoader(path.stem, str(path)).get_code(path.stem)
     assert code is not None  # There is a source.
     data: bytes = bootstrap._code_to_hash_pyc(  # type: ignore[attr-defined]

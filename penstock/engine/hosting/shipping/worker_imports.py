@@ -58,7 +58,7 @@ def import_shipped(archives: Archives, module: str) -> Any:
     found = _installed()
     if found is None or (found.names, found.files) != (archives.names, archives.files):
         _remove(found)
-        sys.__dict__["_penstock_installed"] = _install(archives)
+        sys.__dict__["_penstock_installed"] = install(archives)
     return importlib.import_module(module)
 
 
@@ -97,7 +97,7 @@ def _remove(installed: Any) -> None:
         shutil.rmtree(installed.folder, ignore_errors=True)
 
 
-def _install(archives: Archives) -> _Installed:
+def install(archives: Archives) -> _Installed:
     """Put the archives on the import path, in a folder that is removed with the application."""
     import importlib
     import tempfile

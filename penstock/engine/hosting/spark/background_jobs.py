@@ -43,7 +43,7 @@ class BackgroundJobs:
         self._context = context
         self._slots = slots
         self.group = group
-        self._threads: dict[ResourceId, threading.Thread] = {}
+        self.threads: dict[ResourceId, threading.Thread] = {}
         self._is_closing = False
         self._large_ones = LargeOnesFirst()
 
@@ -73,15 +73,15 @@ class BackgroundJobs:
 
         thread = SparkThread(self._context, host, refuse, f"penstock-host-{name}")
         thread.start()
-        self._threads = {key: one for key, one in self._threads.items() if one.is_alive()}
-        self._threads[name] = thread
+        self.threads = {key: one for key, one in self.threads.items() if one.is_alive()}
+        self.threads[name] = thread
 
     def is_up(self, name: ResourceId) -> None:
         """Its task runs, so that small ones need not wait for it any more."""
         self._large_ones.end(name)
 
     def running(self) -> set[ResourceId]:
-        return {name for name, thread in self._threads.items() if thread.is_alive()}
+        return {name for name, thread in self.threads.items() if thread.is_alive()}
 
     def stop_later(self, name: ResourceId, after_s: float | None = None) -> None:
         """Cancel a job after a while. Only needed if messages do not reach its task: a supervisor ends a healthy one."""
@@ -103,13 +103,13 @@ class BackgroundJobs:
         deadline = time.monotonic() + STOP_WAIT_S
         moment = time.monotonic() + _STARTING_S
         for name in self.running() - told:
-            self._threads[name].join(max(0.0, moment - time.monotonic()))
+            self.threads[name].join(max(0.0, moment - time.monotonic()))
         for name in self.running() - told:
             self.cancel_queued(name, deadline)
         for name in self.running():
-            self._threads[name].join(max(0.0, deadline - time.monotonic()))
+            self.threads[name].join(max(0.0, deadline - time.monotonic()))
         for name in self.running():
-            self._cancel(name)
+            self.cancel(name)
 
     def cancel_queued(self, name: ResourceId, deadline: float) -> None:
         """Cancel repeatedly: a Spark job that is only about to be submitted is not found by the
@@ -117,14 +117,14 @@ class BackgroundJobs:
 
         A task that runs already cannot register anywhere, and ends by itself.
         """
-        thread = self._threads.get(name)
+        thread = self.threads.get(name)
         while (
             thread is not None
             and thread.is_alive()
             and self.is_queued(name)
             and time.monotonic() < deadline
         ):
-            self._cancel(name)
+            self.cancel(name)
             thread.join(_CANCEL_AGAIN_S)
 
     def lack_places(self, names: Iterable[ResourceId]) -> bool:
@@ -168,13 +168,13 @@ class BackgroundJobs:
         return f"{name}-{self.group}"
 
     def _cancel_later(self, name: ResourceId, wait_s: float) -> None:
-        thread = self._threads.get(name)
+        thread = self.threads.get(name)
         if thread is not None:
             thread.join(wait_s)
             if thread.is_alive():
-                self._cancel(name)
+                self.cancel(name)
 
-    def _cancel(self, name: ResourceId) -> None:
+    def cancel(self, name: ResourceId) -> None:
         with contextlib.suppress(Exception):  # A stopped context has no jobs left.
             self._context.cancelJobGroup(self._group_of(name))
 

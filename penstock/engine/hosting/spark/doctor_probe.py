@@ -81,7 +81,7 @@ def probe(order: dict[str, Any], task: int) -> dict[str, Any]:
         "process": os.getppid(),  # The daemon from which all workers of an executor are forked.
         "python": platform.python_version(),
         "modules": {name: _version(name) for name in order["modules"]},
-        "folder_errors": _folder_errors(order["folders"], order["mark"]),
+        "folder_errors": folder_errors(order["folders"], order["mark"]),
         "tmp_error": _write_error(None),
         "free_mb": shutil.disk_usage(tempfile.gettempdir()).free >> 20,
     }
@@ -164,7 +164,7 @@ def _version(name: str) -> str | None:
     return str(getattr(module, "__version__", "unknown"))
 
 
-def _folder_errors(folders: Sequence[str], mark: str) -> dict[str, str]:
+def folder_errors(folders: Sequence[str], mark: str) -> dict[str, str]:
     """Return errors of folders that the driver shares; it has put the file `mark` into them."""
     found = {}
     for folder in folders:

@@ -60,7 +60,7 @@ class ExecutorWatch:
     """Owns a thread from `start` to `stop`."""
 
     def __init__(self, context: SparkContext) -> None:
-        self._context = context
+        self.context = context
         self._ended = threading.Event()
         self._first: Executors | None = None
         self._left: frozenset[str] = frozenset()
@@ -73,15 +73,15 @@ class ExecutorWatch:
         self._ended.set()
 
     def _run(self) -> None:
-        is_local = LOCAL.match(self._context.master) is not None
+        is_local = LOCAL.match(self.context.master) is not None
         interval_s = _LOCAL_INTERVAL_S if is_local else _INTERVAL_S
         while not self._ended.is_set():
-            found = look_at(self._context)
+            found = look_at(self.context)
             if found is not None:
-                self._note(found)
+                self.note(found)
             self._ended.wait(interval_s)
 
-    def _note(self, found: Executors) -> None:
+    def note(self, found: Executors) -> None:
         """An executor that leaves never comes back under its id. One that is gone, and another in its place, is no growth."""
         first = self._first = self._first or found
         self._left |= found.leaving
@@ -128,26 +128,26 @@ class SparkPlace:
     ) -> None:
         self._addresses = addresses or Addresses()
         self.slots_per_taskmanager = slots
-        self._context = spark.sparkContext
-        self._slots = SparkSlots(spark.sparkContext)
+        self.context = spark.sparkContext
+        self.spark_slots = SparkSlots(spark.sparkContext)
         self._switch_interval_s = switch_interval_s
-        self._master: MasterAddress | None = None
-        self._on_ended: OnEnded = lambda _resource_id, _cause: None
+        self.master_address: MasterAddress | None = None
+        self.on_ended: OnEnded = lambda _resource_id, _cause: None
         self._registered: set[ResourceId] = set()
         self._granted: int | None = None
-        self._files = WorkerFiles()
+        self.worker_files = WorkerFiles()
         self._executors = ExecutorWatch(spark.sparkContext)
 
     @property
     def is_local(self) -> bool:
-        return self._slots.is_local
+        return self.spark_slots.is_local
 
     @property
     def _has_executor_log(self) -> bool:
         """Whether executors have a log. In `local[n]` the executor is the driver, and its stderr is
         the user's console.
         """
-        master = str(self._context.master)
+        master = str(self.context.master)
         return master != "local" and not master.startswith("local[")
 
     @property
@@ -155,11 +155,11 @@ class SparkPlace:
         return self.is_local
 
     def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None:
-        self._files = bring_files(self._context, program)
+        self.worker_files = bring_files(self.context, program)
 
     @property
     def control_endpoint(self) -> Endpoint:
-        return control_endpoint_of(self._context, self._addresses)
+        return control_endpoint_of(self.context, self._addresses)
 
     # ------------------------------------------------------------------ task slots
 
@@ -171,33 +171,33 @@ class SparkPlace:
         """
         if wanted is None and self._granted is not None:
             return self._granted
-        self._granted = self._free(wanted or 1)
+        self._granted = self.free_slots(wanted or 1)
         return self._granted
 
-    def _free(self, wanted: int) -> int | None:
+    def free_slots(self, wanted: int) -> int | None:
         """The task slots that are free, or that idle workers of other jobs hold: these make room."""
-        idle = len(idle_workers(self._context))
-        free = self._slots.free(max(0, wanted - idle))
+        idle = len(idle_workers(self.context))
+        free = self.spark_slots.free(max(0, wanted - idle))
         if not idle or free is None:
             return free
         if free < wanted:
-            make_room(self._context, wanted - free)
-            free = self._slots.free(wanted) or 0
-        return free + len(idle_workers(self._context))
+            make_room(self.context, wanted - free)
+            free = self.spark_slots.free(wanted) or 0
+        return free + len(idle_workers(self.context))
 
     def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
         """As the port. Task slots are of the usual size; a larger task takes several."""
-        size_of = self._slots.size()
+        size_of = self.spark_slots.size()
         refusal = next(filter(None, map(size_of.refusal, taskmanagers)), None)
         if refusal is None and any(taskmanagers):
-            refusal = size_of.packing_refusal(taskmanagers, self._slots.executors())
+            refusal = size_of.packing_refusal(taskmanagers, self.spark_slots.executors())
         if refusal is not None:
             raise NoResourceAvailable(refusal)
         per_task = size_of.task_cpus
         return sum(-(-size_of.cpus_for(s) // per_task) * n for s, n in taskmanagers.items())
 
     def gone(self) -> str | None:
-        return STOPPED if self._slots.is_stopped() else None
+        return STOPPED if self.spark_slots.is_stopped() else None
 
     def changes(self) -> HostChanges:
         return self._executors.changes
@@ -206,7 +206,7 @@ class SparkPlace:
         """Does nothing: their processes end with them."""
 
     def describe(self) -> str:
-        return self._slots.describe()
+        return self.spark_slots.describe()
 
     def progress(self, resource_id: ResourceId) -> int | None:
         return None  # Its supervisor reports it.
@@ -220,27 +220,27 @@ class SparkPlace:
 
     def _worker_order(self, master: MasterAddress) -> WorkerOrder:
         return WorkerOrder(
-            files=self._files,
+            files=self.worker_files,
             switch_interval_s=self._switch_interval_s,
             heartbeat_interval_s=master.heartbeat_interval_s,
             has_log=self._has_executor_log,
             logs=master.logs,
         )
 
-    def _task_settings(self, usual: TaskSettings, _slots: int, _size: SlotSize) -> TaskSettings:
+    def task_settings_for(self, usual: TaskSettings, _slots: int, _size: SlotSize) -> TaskSettings:
         """The settings of a TaskManager of so many slots."""
         return usual
 
     def _taskmanager(self, name: ResourceId, start_id: str, slots: int, size: SlotSize) -> Any:
         """Return the order for one TaskManager, as plain data and without secrets."""
-        master = self._master
+        master = self.master_address
         assert master is not None
         order = TaskManagerOrder(
             slots=slots,
             size=size,
             bind_host=LOOPBACK if self.is_local else None,
             addresses=self._addresses,
-            task_settings=self._task_settings(master.task_settings, slots, size),
+            task_settings=self.task_settings_for(master.task_settings, slots, size),
         )
         return {
             "taskmanager": to_plain(order),
@@ -266,46 +266,48 @@ class SparkProvider(SparkPlace):
         addresses: Addresses | None = None,
     ) -> None:
         super().__init__(spark, slots, switch_interval_s, addresses)
-        self._jobs = BackgroundJobs(self._context, self._slots, "")
+        self.background_jobs = BackgroundJobs(self.context, self.spark_slots, "")
         self._package: Broadcast[bytes] | str = ""
 
     def has_free_slots(self) -> bool:
-        return not self._jobs.lack_places(self._jobs.running() - self._registered)
+        return not self.background_jobs.lack_places(
+            self.background_jobs.running() - self._registered
+        )
 
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
         self._executors.start()
-        self._master = master
-        self._on_ended = on_ended
-        self._jobs.group = master.credentials.cluster_id[:8]
-        self._package = package_for(self._context)
+        self.master_address = master
+        self.on_ended = on_ended
+        self.background_jobs.group = master.credentials.cluster_id[:8]
+        self._package = package_for(self.context)
 
     def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
         """Start a TaskManager. Never raises; errors are reported by `on_ended`."""
-        self._jobs.start(
+        self.background_jobs.start(
             resource_id,
             size,
-            lambda: body_of(self._config(resource_id, size), self._package),
-            self._on_ended,
+            lambda: body_of(self.worker_config(resource_id, size), self._package),
+            self.on_ended,
         )
 
     def registered(self, resource_id: ResourceId) -> None:
         self._registered.add(resource_id)
-        self._jobs.is_up(resource_id)
+        self.background_jobs.is_up(resource_id)
 
     def stop(self, resource_id: ResourceId) -> None:
-        self._jobs.stop_later(resource_id)
+        self.background_jobs.stop_later(resource_id)
 
     def close(self) -> None:
         """End all. Never raises."""
         self._executors.stop()
-        self._jobs.close(self._registered)
+        self.background_jobs.close(self._registered)
         if isinstance(self._package, Broadcast):
             with contextlib.suppress(Exception):  # The session may be stopped already.
                 self._package.destroy()
 
-    def _config(self, resource_id: ResourceId, size: SlotSize) -> dict[str, Any]:
+    def worker_config(self, resource_id: ResourceId, size: SlotSize) -> dict[str, Any]:
         """Plain data, as the child process gets it: the Spark worker that unpickles this does not have our classes."""
-        master = self._master
+        master = self.master_address
         assert master is not None
         slots = 1 if size else self.slots_per_taskmanager
         return {

@@ -75,7 +75,7 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
 """
 
 
-class _Embedded:
+class Embedded:
     """The one embedded session of this process, and its JVM."""
 
     session: SparkSession | None = None
@@ -90,9 +90,9 @@ def active_session() -> SparkSession | None:
     context = SparkContext._active_spark_context
     if context is None or context._jsc is None:
         return None
-    # An embedded session that is just being started is not in `_embedded` yet.
-    with _Embedded.lock:
-        ours = _Embedded.session
+    # An embedded session that is just being started is not in `Embedded` yet.
+    with Embedded.lock:
+        ours = Embedded.session
     if ours is not None and ours.sparkContext is context:
         return None
     spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
@@ -106,20 +106,20 @@ def session_for(settings: Settings, cores: int, conf: Mapping[str, str]) -> Spar
     The first two are used as they are. The embedded one starts anew when a job needs more cores. `conf`: Spark settings of
     the command line. Raises ConfigurationError: it does not start.
     """
-    with _Embedded.lock:
-        running = _Embedded.session
+    with Embedded.lock:
+        running = Embedded.session
         is_alive = running is not None and running.sparkContext._jsc is not None
-        if running is not None and is_alive and cores <= _Embedded.cores:
+        if running is not None and is_alive and cores <= Embedded.cores:
             return running
         users = active_session()
         if users is not None:
             return users
         if running is not None and is_alive:
             running.stop()
-        _Embedded.session = None
+        Embedded.session = None
         started, is_embedded = _start(settings, max(cores, 2), conf)
         if is_embedded:
-            _Embedded.session, _Embedded.cores = started, max(cores, 2)
+            Embedded.session, Embedded.cores = started, max(cores, 2)
         return started
 
 
@@ -134,7 +134,7 @@ def launched_configuration(settings: Settings, conf: Mapping[str, str]) -> dict[
     Spark's JVM knows what spark-submit, PYSPARK_SUBMIT_ARGS and spark-defaults.conf have set. It starts here if this
     process has none. Raises ConfigurationError: it does not start.
     """
-    with _Embedded.lock:
+    with Embedded.lock:
         if SparkContext._gateway is None:
             _start_jvm(settings, conf)
         found = dict(SparkConf().getAll())
@@ -142,23 +142,23 @@ def launched_configuration(settings: Settings, conf: Mapping[str, str]) -> dict[
             # A session of the user's own must not meet this master: it gets Spark's default.
             jvm: Any = SparkContext._jvm
             jvm.java.lang.System.setProperty(_MASTER, "local[*]")
-            _Embedded.is_unnamed = True
-        if _Embedded.is_unnamed:
+            Embedded.is_unnamed = True
+        if Embedded.is_unnamed:
             del found[_MASTER]
         return found | dict(conf)
 
 
 def give_away() -> None:
     """The embedded session is ours no longer: from now on it is used as it is, like a user's."""
-    with _Embedded.lock:
-        _Embedded.session = None
+    with Embedded.lock:
+        Embedded.session = None
 
 
 def _named_master(settings: Settings, launched: Mapping[str, str]) -> str | None:
     return settings.get(SparkOptions.MASTER) or launched.get(_MASTER)
 
 
-def _python_for(master: str, settings: Settings) -> str:
+def python_for(master: str, settings: Settings) -> str:
     """The interpreter of Spark's workers. With a local master they share one with the driver."""
     is_local = master.startswith("local")
     return (None if is_local else executable_of(settings)) or sys.executable
@@ -187,7 +187,7 @@ def _start_jvm(settings: Settings, conf: Mapping[str, str]) -> None:
     finally:
         for key, value in former.items():
             os.environ.pop(key) if value is None else os.environ.update({key: value})
-    _Embedded.log_file = log_file
+    Embedded.log_file = log_file
 
 
 @contextlib.contextmanager
@@ -213,11 +213,11 @@ def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> tuple[Spa
     ):  # PySpark reads the variable only; Spark's launcher sets it in the same way.
         os.environ["PYSPARK_PYTHON"] = python
     else:  # Otherwise Spark takes the python3 of PATH.
-        os.environ.setdefault("PYSPARK_PYTHON", _python_for(master, settings))
+        os.environ.setdefault("PYSPARK_PYTHON", python_for(master, settings))
     what = f"embedded Spark ({master})" if named is None else f"Spark on master {master}"
     print(f"penstock: starting {what}{_log_to(settings)}", file=sys.stderr)
-    builder = SparkSession.builder.config(map=_defaults(launched, master) | dict(conf))
-    with _errors_to(_Embedded.log_file):
+    builder = SparkSession.builder.config(map=default_conf(launched, master) | dict(conf))
+    with _errors_to(Embedded.log_file):
         session = builder.master(master).getOrCreate()
     context = session.sparkContext
     # Of the Python workers alone: spark.executorEnv would change Spark's JVMs, too.
@@ -234,7 +234,7 @@ def _log_file(settings: Settings) -> Path:
 
 def _log_to(settings: Settings) -> str:
     """Have Spark log to the file of these settings, and return the end of the line that says so."""
-    named, log_file = settings.get(SparkOptions.LOG_FILE), _Embedded.log_file
+    named, log_file = settings.get(SparkOptions.LOG_FILE), Embedded.log_file
     if log_file is None and named is None:
         return ""  # The JVM of spark-submit logs where Spark's own settings say.
     wanted = _log_file(settings)
@@ -242,7 +242,7 @@ def _log_to(settings: Settings) -> str:
     if wanted != log_file:
         place = jvm.java.net.URI(_log4j(wanted).as_uri())
         jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure(place)
-        _Embedded.log_file = wanted
+        Embedded.log_file = wanted
     until = "" if named else ", until the program ends"
     return f"; its log{until}: {wanted}"
 
@@ -305,10 +305,10 @@ def _java_options(log_file: Path) -> str:
     return f'"-Dlog4j2.configurationFile={place}" -XX:TieredStopAtLevel=1'
 
 
-def _defaults(launched: Mapping[str, str], master: str) -> dict[str, str]:
+def default_conf(launched: Mapping[str, str], master: str) -> dict[str, str]:
     """Return the settings of Spark that Penstock adds where the launcher sets none."""
     found = {}
-    if _Embedded.log_file is not None:  # Spark's bar would cover the console of the job.
+    if Embedded.log_file is not None:  # Spark's bar would cover the console of the job.
         found["spark.ui.showConsoleProgress"] = "false"
     if launched.get("spark.app.name", _SHELL) == _SHELL:
         found["spark.app.name"] = "penstock"

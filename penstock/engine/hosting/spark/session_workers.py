@@ -38,8 +38,8 @@ class SparkLauncher:
 
     def __init__(self, context: SparkContext, group: str) -> None:
         self._context = context
-        self._slots = SparkSlots(context)
-        self._jobs = BackgroundJobs(context, self._slots, group)
+        self.spark_slots = SparkSlots(context)
+        self.background_jobs = BackgroundJobs(context, self.spark_slots, group)
         self._lock = threading.Lock()
         self._kept: Broadcast[bytes] | str | None = None
 
@@ -53,21 +53,23 @@ class SparkLauncher:
             "ticket": pool.ticket.to_plain(),
             "heartbeat_interval_s": settings.heartbeat_interval_s,
             "silence_timeout_s": settings.silence_timeout_s,
-            "python": sys.executable if self._slots.is_local else None,
+            "python": sys.executable if self.spark_slots.is_local else None,
             "worker": dict(settings.order),
         }
         size = settings.kind.size
-        self._jobs.start(worker_id, size, lambda: body_of(config, self._package()), on_lost)
+        self.background_jobs.start(
+            worker_id, size, lambda: body_of(config, self._package()), on_lost
+        )
 
     def is_up(self, worker_id: WorkerId) -> None:
-        self._jobs.is_up(worker_id)
+        self.background_jobs.is_up(worker_id)
 
     def lack_places(self, workers: set[WorkerId]) -> bool:
-        return self._jobs.lack_places(workers)
+        return self.background_jobs.lack_places(workers)
 
     def stop(self, worker_id: WorkerId, *, is_told: bool) -> None:
         if is_told:
-            self._jobs.stop_later(worker_id)
+            self.background_jobs.stop_later(worker_id)
         else:
             name = f"penstock-stop-{worker_id}"
             threading.Thread(
@@ -75,16 +77,16 @@ class SparkLauncher:
             ).start()
 
     def waiting(self) -> int:
-        return self._slots.waiting()
+        return self.spark_slots.waiting()
 
     def await_ends(self, workers: set[ResourceId], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
-        while workers & self._jobs.running() and time.monotonic() < deadline:
+        while workers & self.background_jobs.running() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
     def _stop_starting(self, worker_id: WorkerId) -> None:
         """One that runs already is told when it connects."""
-        self._jobs.cancel_queued(worker_id, time.monotonic() + _CANCEL_WITHIN_S)
+        self.background_jobs.cancel_queued(worker_id, time.monotonic() + _CANCEL_WITHIN_S)
 
     def _package(self) -> Broadcast[bytes] | str:
         """The package, once for all workers."""

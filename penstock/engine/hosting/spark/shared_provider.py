@@ -70,8 +70,8 @@ class SharingProvider(SparkPlace):
         sharing: WorkerSharing,
     ) -> None:
         super().__init__(spark, slots, switch_interval_s, addresses)
-        self._needed = sharing.needed
-        self._sharing = sharing
+        self.needed = sharing.needed
+        self.sharing = sharing
         self._modules = b""
         self._held: dict[ResourceId, int] = {}
         self._started: set[ResourceId] = set()
@@ -79,39 +79,39 @@ class SharingProvider(SparkPlace):
     @property
     def _workers(self) -> SharedWorkers:
         """The pool of the session now: it is another one when the session was stopped."""
-        return workers_of(self._context, self.control_endpoint)
+        return workers_of(self.context, self.control_endpoint)
 
     def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None:
         super().bring_files(program, modules)
         self._modules = modules
 
-    def _free(self, wanted: int) -> int | None:
+    def free_slots(self, wanted: int) -> int | None:
         """The task slots that are free, or that idle workers hold: these serve this job, or make room for it, at the latest when its
         Spark tasks wait.
         """
-        if self._slots.is_stopped():
+        if self.spark_slots.is_stopped():
             return 0
         kind = self._settings(UNSIZED).kind
         fitting = self._workers.fits(kind, self._pieces())
-        idle = idle_workers(self._context)
-        free = self._slots.free(max(0, wanted - max(fitting, len(idle))))
+        idle = idle_workers(self.context)
+        free = self.spark_slots.free(max(0, wanted - max(fitting, len(idle))))
         if free is None:
             return None
         missing = wanted - free - fitting
         if missing > 0:
             others = len(idle) - idle.count(kind)
-            make_room(self._context, missing, kind)
+            make_room(self.context, missing, kind)
             surplus = min(missing - others, idle.count(kind) - fitting)
             if surplus > 0:  # Of its own kind, but the job has no use for them.
                 self._workers.make_room(surplus)
-            free = self._slots.free(wanted - fitting) or 0
-            idle = idle_workers(self._context)
+            free = self.spark_slots.free(wanted - fitting) or 0
+            idle = idle_workers(self.context)
         return free + max(fitting, len(idle))
 
     def _pieces(self) -> list[int]:
         """The slots of each TaskManager that the job will ask for first."""
-        whole, rest = divmod(self._needed, self.slots_per_taskmanager)
-        if rest and self._sharing.takes_whole:
+        whole, rest = divmod(self.needed, self.slots_per_taskmanager)
+        if rest and self.sharing.takes_whole:
             whole, rest = whole + 1, 0
         return [self.slots_per_taskmanager] * whole + ([rest] if rest else [])
 
@@ -119,18 +119,18 @@ class SharingProvider(SparkPlace):
 
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
         self._executors.start()
-        self._master = master
-        self._on_ended = on_ended
+        self.master_address = master
+        self.on_ended = on_ended
 
     def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
         """Start a TaskManager: of as many slots as the job still needs, so that the others are left to other jobs; of the usual
         number, if it has all that it needs. Never raises.
         """
-        master = self._master
+        master = self.master_address
         assert master is not None
-        missing = self._needed - sum(self._held.values())
+        missing = self.needed - sum(self._held.values())
         most = self.slots_per_taskmanager
-        usual = most if missing <= 0 or self._sharing.takes_whole else min(most, missing)
+        usual = most if missing <= 0 or self.sharing.takes_whole else min(most, missing)
         slots = 1 if size else usual
         if not size:
             self._held[resource_id] = slots
@@ -143,12 +143,12 @@ class SharingProvider(SparkPlace):
                     JobId(master.credentials.cluster_id),
                     self._settings(size),
                     slots,
-                    1 if size else self._needed,
-                    self._sharing.idle_ms,
+                    1 if size else self.needed,
+                    self.sharing.idle_ms,
                     self._taskmanager(resource_id, start_id, slots, size),
                     master.credentials,
                     lambda cause: self._ended(resource_id, cause),
-                    0 if size else self._sharing.sized,
+                    0 if size else self.sharing.sized,
                 )
             )
         except Exception as error:  # A stopped context has no JVM; or there is no port.
@@ -174,7 +174,7 @@ class SharingProvider(SparkPlace):
     def close(self) -> None:
         """Give all slots back, and wait a bounded time until nothing of the job is left in the workers. Never raises."""
         self._executors.stop()
-        if self._master is None or not self._started:
+        if self.master_address is None or not self._started:
             return
         workers = self._workers
         start_ids = set(map(self._start_id, self._started))
@@ -184,16 +184,16 @@ class SharingProvider(SparkPlace):
 
     def _ended(self, resource_id: ResourceId, cause: str) -> None:
         self._held.pop(resource_id, None)
-        self._on_ended(resource_id, cause)
+        self.on_ended(resource_id, cause)
 
     def _start_id(self, resource_id: ResourceId) -> StartId:
         """The fencing token makes it differ from that of an earlier run of the same job."""
-        assert self._master is not None
-        credentials = self._master.credentials
+        assert self.master_address is not None
+        credentials = self.master_address.credentials
         job, run = credentials.cluster_id[:_ID_DIGITS], credentials.token[:_ID_DIGITS]
         return StartId(f"{job}-{run}-{resource_id}")
 
-    def _task_settings(self, usual: TaskSettings, slots: int, size: SlotSize) -> TaskSettings:
+    def task_settings_for(self, usual: TaskSettings, slots: int, size: SlotSize) -> TaskSettings:
         """The memory for exchanges is that of the whole worker: a TaskManager with some of its slots has its share."""
         if size or slots == self.slots_per_taskmanager:
             return usual
@@ -205,10 +205,10 @@ class SharingProvider(SparkPlace):
     # ------------------------------------------------------------------ the kind of workers
 
     def _settings(self, size: SlotSize) -> WorkerSettings:
-        sharing = self._sharing
+        sharing = self.sharing
         order = to_plain(
             WorkerOrder(
-                files=self._files,
+                files=self.worker_files,
                 switch_interval_s=self._switch_interval_s,
                 heartbeat_interval_s=sharing.heartbeat_interval_s,
                 has_log=self._has_executor_log,

@@ -251,10 +251,10 @@ class SharedWorkers:
         self._endpoint = endpoint
         self._launcher = launcher
         self._machine = WorkerPool()
-        self._credentials = Credentials(new_identity(), secrets.token_hex(8), CLUSTER)
-        self._tickets = Tickets(self._credentials)
+        self.credentials = Credentials(new_identity(), secrets.token_hex(8), CLUSTER)
+        self._tickets = Tickets(self.credentials)
         self._port = 0
-        self._wanted: dict[worker_messages.StartId, WantedStart] = {}
+        self.wanted: dict[worker_messages.StartId, WantedStart] = {}
         self._kinds: dict[worker_messages.WorkerKind, WorkerSettings] = {}
         self._links = WorkerLinks()
         self._closed_because = ""
@@ -330,7 +330,7 @@ class SharedWorkers:
     # ------------------------------------------------------------------ the loop
 
     async def _main(self) -> None:
-        server = ControlServer(self._credentials, self, self._tickets, reports=ROLE_SUPERVISOR)
+        server = ControlServer(self.credentials, self, self._tickets, reports=ROLE_SUPERVISOR)
         self._port = await server.open(self._endpoint)
         self._loop.is_ready()
         while not (self._closed_because and not self._machine.workers):
@@ -346,7 +346,7 @@ class SharedWorkers:
         if failure is not None:
             _LOG.error("workers=BROKEN", exc_info=failure)
         self._closed_because = self._closed_because or "the pool of workers is gone"
-        for start_id in list(self._wanted):
+        for start_id in list(self.wanted):
             self._on_ended(start_id, self._closed_because)
         with self._over:
             self._is_over = True
@@ -363,9 +363,9 @@ class SharedWorkers:
         self._links.beat(now, min(intervals, default=_TICK_S))
         self._feed(worker_messages.WorkersTick(monotonic_ms()))
         if self._machine.idle:
-            await self._look_who_waits()
+            await self.look_who_waits()
 
-    async def _look_who_waits(self) -> None:
+    async def look_who_waits(self) -> None:
         """Give up idle workers where others wait for room."""
         try:
             asked = self._loop.loop.run_in_executor(None, self._launcher.waiting)
@@ -384,15 +384,15 @@ class SharedWorkers:
                 case worker_messages.LaunchWorker(worker_id, kind):
                     self._launch(worker_id, kind)
                 case worker_messages.HostStart(worker_id, start_id, slots):
-                    self._host(worker_id, start_id, slots)
+                    self.host_jobmanager(worker_id, start_id, slots)
                 case worker_messages.DropStart(worker_id, start_id, cause):
                     self._links.send(worker_id, worker_messages.DropTaskManager(start_id, cause))
                 case worker_messages.EndWorker(worker_id, cause):
                     self._end(worker_id, cause)
                 case worker_messages.StartEnded(start_id, cause):
                     self._on_ended(start_id, cause)
-        for start_id in self._wanted.keys() - self._machine.starts.keys():
-            del self._wanted[start_id]
+        for start_id in self.wanted.keys() - self._machine.starts.keys():
+            del self.wanted[start_id]
         with self._over:
             self._over.notify_all()
 
@@ -400,7 +400,7 @@ class SharedWorkers:
         if self._closed_because:
             start.on_ended(self._closed_because)
             return
-        self._wanted[start.start_id] = start
+        self.wanted[start.start_id] = start
         self._kinds.setdefault(start.settings.kind, start.settings)
         self._busy.set()
         self._feed(
@@ -439,10 +439,10 @@ class SharedWorkers:
         _LOG.info("worker=%s REQUESTED", worker_id)
         self._launcher.launch(worker_id, self._kinds[kind], address, self._on_host_ended)
 
-    def _host(
+    def host_jobmanager(
         self, worker_id: worker_messages.WorkerId, start_id: worker_messages.StartId, slots: int
     ) -> None:
-        start, link = self._wanted[start_id], self._links[worker_id]
+        start, link = self.wanted[start_id], self._links[worker_id]
         order = json.dumps({
             **start.order,
             "taskmanager": {**start.order["taskmanager"], "slots": slots},
@@ -460,7 +460,7 @@ class SharedWorkers:
         self._launcher.stop(worker_id, is_told=worker_id in self._links)
 
     def _on_ended(self, start_id: worker_messages.StartId, cause: str) -> None:
-        start = self._wanted.pop(start_id, None)
+        start = self.wanted.pop(start_id, None)
         if start is not None:
             start.on_ended(cause)
 

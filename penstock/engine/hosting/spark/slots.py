@@ -228,7 +228,7 @@ class SparkSlots:
             return None
         began = time.monotonic()
         while True:
-            total, active = self._task_slots()
+            total, active = self.task_slots()
             free = max(0, total - active)
             is_hopeless = self.is_stopped() or (self.is_local and total < wanted)
             if free >= wanted or is_hopeless or self._is_late(began, total):
@@ -237,7 +237,7 @@ class SparkSlots:
 
     def has_room(self, tasks: int) -> bool:
         """Whether so many more tasks of the usual size can run now. Never waits and never raises."""
-        total, active = self._task_slots()
+        total, active = self.task_slots()
         return total - active >= tasks
 
     def waiting(self) -> int:
@@ -273,7 +273,7 @@ class SparkSlots:
         """Return all slots of the master; waits some seconds for a cluster's first executors."""
         began = time.monotonic()
         while True:
-            total, _ = self._task_slots()
+            total, _ = self.task_slots()
             if total or self.is_stopped() or self._is_late(began, total):
                 return total
             time.sleep(_POLL_S)  # Spark has no notification of a free slot.
@@ -284,7 +284,7 @@ class SparkSlots:
         """
         if self.is_stopped():
             return STOPPED
-        total, active = self._task_slots()
+        total, active = self.task_slots()
         return (
             f"Spark master {self._context.master} gives {counted(total, 'task slot')}, "
             f"{active} of them in use"
@@ -340,7 +340,7 @@ class SparkSlots:
         except Exception:  # Py4J: the JVM is gone, or about to end.
             return True
 
-    def _task_slots(self) -> tuple[int, int]:
+    def task_slots(self) -> tuple[int, int]:
         """Return (all slots, slots used by Spark tasks) now; none if the session was stopped."""
         try:
             cores, active = self._executor_cores()

@@ -85,7 +85,7 @@ class _Look:
             self.is_over.set()
 
 
-class _Known:
+class Known:
     """The looks by session. The lock is held only to find one: no session waits for the workers of another."""
 
     looks: ClassVar[dict[tuple[str, str], _Look]] = {}
@@ -109,17 +109,17 @@ def check_workers(
     if context.master.startswith("local") and is_our_own(python):
         return
     key = str(context.applicationId), python
-    with _Known.lock:
-        look = _Known.looks.get(key)
+    with Known.lock:
+        look = Known.looks.get(key)
         if look is None:
-            look = _Known.looks[key] = _Look()
+            look = Known.looks[key] = _Look()
             look.begin(context)
     try:
         _await(look, context, say, wait)
         there = _found(look.answer, context)
     except BaseException:  # The next job looks again.
-        with _Known.lock:
-            _Known.looks.pop(key, None)
+        with Known.lock:
+            Known.looks.pop(key, None)
         raise
     if there is None:
         return

@@ -35,7 +35,7 @@ KEPT_BLOCKS: Final = {
 
 # The child waits for its configuration on stdin, so that no secret is in arguments or environment.
 # First it ties its life to its parent's (Linux). Garbage is not collected while modules load: they make hardly any.
-_BOOT: Final = """
+BOOT: Final = """
 import gc, sys
 gc.disable()
 sys.path.insert(0, sys.argv[1])
@@ -72,7 +72,7 @@ class TaskManagerChild:
                 os.fdopen(self._log, "wb"),
             ):
                 self.process = subprocess.Popen(
-                    [found, "-c", _BOOT, archive],
+                    [found, "-c", BOOT, archive],
                     stdin=subprocess.PIPE,
                     stderr=stderr,
                     pass_fds=(self._progress_end, self._log),

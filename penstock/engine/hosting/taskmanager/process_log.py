@@ -110,7 +110,7 @@ class ProcessLog:
         self._form = FORMS[settings.form]
         self._file = RollingFile(path, settings.max_bytes, settings.max_files)
         self._out = RollingFile(stdout_path(path), settings.max_bytes, settings.max_files)
-        self._folding = Folding(_WINDOW_MS, most=_MOST_EVENTS)
+        self.folding = Folding(_WINDOW_MS, most=_MOST_EVENTS)
         # A finalizer may log within any call, so that a record waits for no lock.
         self._waiting: queue.SimpleQueue[LogEvent] = queue.SimpleQueue()
         self._lock = UninterruptibleLock()
@@ -159,9 +159,9 @@ class ProcessLog:
     def tick(self, *, is_all: bool = False) -> None:
         """Send the lines since the last call, folded. Called every half second."""
         with self._lock:
-            firsts = [event for event in self._taken() if self._folding.take(event, monotonic_ms())]
-            due = self._folding.due(monotonic_ms(), is_all=is_all)
-            left_out, self._folding.left_out = self._folding.left_out, 0
+            firsts = [event for event in self._taken() if self.folding.take(event, monotonic_ms())]
+            due = self.folding.due(monotonic_ms(), is_all=is_all)
+            left_out, self.folding.left_out = self.folding.left_out, 0
         # The first line of each kind was told already, so the last one counts as one of them.
         repeats = (replace(one.event, repeats=one.times - 1) for one in due)
         events = (*firsts, *repeats)
@@ -188,7 +188,7 @@ class ProcessLog:
         if self._waiting.qsize() < _MOST_WAITING:
             self._waiting.put(event)
         else:
-            self._folding.left_out += 1
+            self.folding.left_out += 1
 
 
 def install(settings: LogSettings, take: Take, executor_log: int | None) -> None:

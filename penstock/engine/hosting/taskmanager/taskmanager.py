@@ -187,7 +187,7 @@ class TaskManager:
         self.host_name = config.data.dialled_host
         self._tasks: dict[ids.AttemptId, TaskThread] = {}
         self._socket: socket.socket | None = None
-        self._end_cause: str | None = None
+        self.end_cause: str | None = None
         self.data_plane = _data_plane(config, self._partition_error, self.abandon)
         self.io_directories = _io_directories(config)
         self.questions = ProducerQuestions(self.send, self.data_plane.call_later)
@@ -197,11 +197,11 @@ class TaskManager:
         self._watchdog = TaskWatchdog(config.task_settings.watch, self._say, self._give_up)
         self._executor = TaskExecutor(config.resource_id, config.slots, config.size)
         self._executor_lock = threading.Lock()  # A task reports its end on its own thread.
-        self._slot_timeouts: list[tuple[float, ids.AllocationId]] = []
+        self.slot_timeouts: list[tuple[float, ids.AllocationId]] = []
         self._send_lock = threading.Lock()
         self._ended_tasks_progress = 0
         self._log = TaskManagerLog(config.resource_id)
-        self._modules = UserModules(modules)
+        self.modules = UserModules(modules)
         self._answers = Answers(config.resource_id, config.log_path, self.tasks, self.send)
         self._metrics = taskmanager_reporter(
             ids.taskmanager_name(ids.JobId(config.credentials.cluster_id), config.resource_id),
@@ -221,9 +221,9 @@ class TaskManager:
         except (OSError, ExternalError) as error:
             self._feed(messages.JobManagerLost(f"connection to the JobManager ended: {error}"))
         finally:
-            self._close()
-        assert self._end_cause is not None
-        return self._end_cause
+            self.close()
+        assert self.end_cause is not None
+        return self.end_cause
 
     def _connect(self) -> None:
         """Connect to the JobManager and register. Raises: OSError, ExternalError."""
@@ -249,7 +249,7 @@ class TaskManager:
         sock, wire = self._socket, ControlWire()
         assert sock is not None
         next_beat = heard_at = time.monotonic()
-        while self._end_cause is None:
+        while self.end_cause is None:
             now = time.monotonic()
             if now - heard_at >= self.config.silence_timeout_s:
                 return (
@@ -260,7 +260,7 @@ class TaskManager:
                 next_beat = now + self.config.heartbeat_interval_s
                 self.send(self.heartbeat())
                 self._metrics.tick(now, self._measuring)
-            self._look_at_slot_timeouts(now)
+            self.end_slot_timeouts(now)
             watch_s = self._watchdog.tick(int(now * 1000), self.tasks()) / 1000
             sock.settimeout(max(0.001, min(next_beat, watch_s) - time.monotonic()))
             try:
@@ -272,7 +272,7 @@ class TaskManager:
             heard_at = now
             for message in wire.feed(data):
                 self.handle(message)
-        return self._end_cause
+        return self.end_cause
 
     def heartbeat(self) -> messages.Heartbeat:
         ios = tuple((task.attempt_id, task.io()) for task in self.tasks())
@@ -297,12 +297,12 @@ class TaskManager:
 
     def abandon(self) -> None:
         """End, as if the connection had broken. Any thread."""
-        self._end_cause = self._end_cause or "ended from outside"
+        self.end_cause = self.end_cause or "ended from outside"
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _close(self) -> None:
+    def close(self) -> None:
         tasks = self.tasks()
         for task in tasks:
             task.cancel()
@@ -316,7 +316,7 @@ class TaskManager:
         if self._socket is not None:
             with self._send_lock:
                 self._socket.close()
-        self._modules.close()
+        self.modules.close()
 
     # ------------------------------------------------------------------ what tasks ask
 
@@ -360,7 +360,7 @@ class TaskManager:
     def _give_up(self, cause: str) -> None:
         """End, because a task cannot be ended. On the main thread."""
         _LOG.error("taskmanager=%s GIVES_UP cause=%s", self.config.resource_id, cause)
-        self._end_cause = self._end_cause or cause
+        self.end_cause = self.end_cause or cause
 
     def _partition_error(self, partition: ResultPartition, error: Exception) -> Exception:
         """A record could not be encoded for sending: fail the producing task, if it is still here."""
@@ -379,14 +379,14 @@ class TaskManager:
         if kind in messages.FENCED or kind is messages.RegistrationAccepted:
             self._feed(message)
         elif kind is messages.PutBlob:
-            self._modules.put(message)
+            self.modules.put(message)
         elif kind is not messages.MasterHeartbeat:
             raise ExternalError(f"a TaskManager does not accept {kind.__name__}")
 
-    def _look_at_slot_timeouts(self, now: float) -> None:
+    def end_slot_timeouts(self, now: float) -> None:
         """Report slots that were offered and not taken in time."""
-        for timeout in [entry for entry in self._slot_timeouts if entry[0] <= now]:
-            self._slot_timeouts.remove(timeout)
+        for timeout in [entry for entry in self.slot_timeouts if entry[0] <= now]:
+            self.slot_timeouts.remove(timeout)
             self._feed(messages.SlotTimedOut(timeout[1]))
 
     # ------------------------------------------------------------------ the machine
@@ -405,11 +405,11 @@ class TaskManager:
 
     def _do_start_timer(self, effect: messages.StartSlotTimer) -> None:
         deadline = time.monotonic() + self.config.slot_timeout_s
-        self._slot_timeouts.append((deadline, effect.allocation_id))
+        self.slot_timeouts.append((deadline, effect.allocation_id))
 
     def _do_start(self, effect: messages.StartTask) -> None:
         deployment = effect.deployment
-        blob = self._modules.chains.get(deployment.chain_blob)
+        blob = self.modules.chains.get(deployment.chain_blob)
         if blob is None:
             self._feed(messages.TaskEnded(deployment.attempt_id))
             self.send(not_started(deployment))
@@ -428,7 +428,7 @@ class TaskManager:
             self.data_plane.registry.release(ids.ResultPartitionId(partition_id, producer))
 
     def _do_end(self, effect: messages.EndTaskManager) -> None:
-        self._end_cause = self._end_cause or effect.cause
+        self.end_cause = self.end_cause or effect.cause
 
 
 def _to_task(action: Callable[[TaskThread, Any], None]) -> Callable[[TaskManager, Any], None]:

@@ -98,7 +98,7 @@ class CheckpointCoordinator:
         self._intake = Intake(settings, self._gateway, self.coordinator_state)
         self.handover = self._intake.handover
         self._counter = FailureCounter(settings.tolerable_failures)
-        self.coordinator_state.ends = self._ends = AwaitedEnds(graph, self.coordinator_state.ends)
+        self.coordinator_state.ends = self.ends = AwaitedEnds(graph, self.coordinator_state.ends)
         self._is_periodic = False
         self._expiry = ExpiryTimer(emit)
         self._failure: messages.FailureInfo | None = None
@@ -110,7 +110,7 @@ class CheckpointCoordinator:
 
     def settle(self, now_ms: int) -> messages.FailureInfo | None:
         """Write and trigger what is possible now; called after each event. Returns: a failure of the job, once."""
-        self._store_next()
+        self.store_next()
         if self.is_active:
             self._intake.catch_up(self._graph, self._settings)
         if self.handover.has_failed and self.is_active and not self._is_periodic:
@@ -156,12 +156,12 @@ class CheckpointCoordinator:
     def on_attempt_ended(self, vertex: ExecutionVertex, now_ms: int) -> None:
         """Abort checkpoints that wait for this attempt. A final checkpoint of other tasks is requested again."""
         attempt_id = vertex.execution.attempt_id
-        self._ends.discard(attempt_id)
+        self.ends.discard(attempt_id)
         self._intake.ending.discard(attempt_id)
         for pending in self._under_way():
             if attempt_id in pending.plan.running and attempt_id not in pending.states:
                 self._abort(pending, Reason.TASK_CLOSING, f"task {vertex} is {vertex.state}")
-        is_last_lost = self._ends.has_uncovered and not (self.pending or len(self._intake.queue))
+        is_last_lost = self.ends.has_uncovered and not (self.pending or len(self._intake.queue))
         if vertex.state is ExecutionState.FINISHED and is_last_lost:
             self._request_last(now_ms)
 
@@ -182,11 +182,11 @@ class CheckpointCoordinator:
 
     def on_awaited(self, attempt_id: AttemptId, now_ms: int) -> None:
         """A task has read all its input. When all have, a checkpoint is taken without waiting for the timer."""
-        self._ends.waiting.add(attempt_id)
+        self.ends.waiting.add(attempt_id)
         self._request_last(now_ms)
 
     def _request_last(self, now_ms: int) -> None:
-        if self._is_periodic and self._ends.are_all:
+        if self._is_periodic and self.ends.are_all:
             self._intake.add(CheckpointRequest(now_ms))
 
     def on_savepoint_wanted(self, event: messages.TriggerSavepoint) -> None:
@@ -255,7 +255,7 @@ class CheckpointCoordinator:
         checkpoint_id = self.coordinator_state.take_id()
         deadline_ms = now_ms + self._settings.timeout_ms
         pending = PendingCheckpoint(checkpoint_id, request, plan, now_ms, deadline_ms)
-        pending.awaited = frozenset(self._ends.waiting)
+        pending.awaited = frozenset(self.ends.waiting)
         self.pending[checkpoint_id] = pending
         self.story.add(
             "trigger", checkpoint_id, request.checkpoint_type, len(plan.running), "tasks"
@@ -302,7 +302,7 @@ class CheckpointCoordinator:
 
     # ------------------------------------------------------------------ completion
 
-    def _store_next(self) -> None:
+    def store_next(self) -> None:
         """Write the oldest checkpoint that all have acknowledged, unless one is being written."""
         while not self.is_storing:
             ready = next((p for p in self.pending.values() if p.phase is Phase.READY), None)
@@ -332,7 +332,7 @@ class CheckpointCoordinator:
             for subsumed in self.store.add(checkpoint):
                 self._emit(messages.DiscardCheckpoint(subsumed))
             self._subsume_before(checkpoint.checkpoint_id)
-            self._ends.on_completed(pending.awaited)
+            self.ends.on_completed(pending.awaited)
             self._gateway.tell_complete(pending)
         self._emit(pending.ended(event.location, metadata_bytes=event.metadata_bytes))
         self._gateway.answer(pending.request, event.location)

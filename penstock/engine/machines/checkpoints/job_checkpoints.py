@@ -148,7 +148,7 @@ class JobCheckpoints:
 
     def restore(self, vertices: Sequence[ExecutionVertex]) -> int | None:
         """Make these attempts begin with the latest checkpoint. Returns: its id; None: there is none."""
-        plan = self._latest_plan()
+        plan = self.latest_plan()
         for vertex in vertices:
             vertex.execution.restore = None if plan is None else plan.of(vertex.vertex_id)
         return None if plan is None else plan.checkpoint.checkpoint_id
@@ -167,12 +167,12 @@ class JobCheckpoints:
 
     def restore_coordinators(self, kept: frozenset[VertexId] = frozenset()) -> None:
         """Make all operators' coordinators begin with the latest checkpoint, if there is one, but those of vertices that are `kept`."""
-        plan = self._latest_plan()
+        plan = self.latest_plan()
         if plan is not None:
             states = plan.coordinator_states
             self._emit(messages.RestoreCoordinators(plan.checkpoint.checkpoint_id, states, kept))
 
-    def _latest_plan(self) -> RestorePlan | None:
+    def latest_plan(self) -> RestorePlan | None:
         latest = self.store.latest
         if latest is not None and (self._plan is None or self._plan.checkpoint is not latest):
             self._plan = RestorePlan(

@@ -127,7 +127,7 @@ class PendingCheckpoint:
         operators = tuple(
             operator
             for job_vertex in graph.job_vertices
-            for operator in self._operators_of(job_vertex)
+            for operator in self.operators_of(job_vertex)
         )
         return CompletedCheckpoint(
             self.checkpoint_id,
@@ -168,7 +168,7 @@ class PendingCheckpoint:
         assert self.checkpoint is not None
         return replace(self.checkpoint, location=location)
 
-    def _operators_of(self, job_vertex: ExecutionJobVertex) -> list[OperatorCheckpoint]:
+    def operators_of(self, job_vertex: ExecutionJobVertex) -> list[OperatorCheckpoint]:
         model = job_vertex.job_vertex
         done = self._finished_of(job_vertex)
         is_at_end = all(map(self._is_at_end, job_vertex.vertices))

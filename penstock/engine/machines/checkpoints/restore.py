@@ -335,7 +335,7 @@ def _operator_shares(
     groups now, each subtask gets all.
     """
     states = [state or _EMPTY for state in old.subtasks]
-    lists = _list_shares(states, vertex.parallelism)
+    lists = list_shares(states, vertex.parallelism)
     handles = [handle for state in states for handle in state.keyed]
     databases = [database for state in states for database in state.databases]
     shares = []
@@ -354,7 +354,7 @@ def _operator_shares(
     return shares
 
 
-def _list_shares(
+def list_shares(
     states: Sequence[OperatorSubtaskState], parallelism: int
 ) -> list[tuple[ListStateShare, ...]]:
     written: dict[str, dict[int, ListStateHandle]] = {}

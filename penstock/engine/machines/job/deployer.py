@@ -83,13 +83,13 @@ class Deployer:
         self._attempts = attempts
         self._deployments = deployments
         self._event_log = event_log
-        self._reserved = Reserved() if settings.is_local_recovery else None
+        self.reserved = Reserved() if settings.is_local_recovery else None
         self.next_bulk = 0
 
     @property
     def keeps_state_near(self) -> bool:
         """Whether TaskManagers keep copies of their state, so that tasks are to run where theirs are."""
-        return self._reserved is not None
+        return self.reserved is not None
 
     def allocate(self, vertices: Iterable[ExecutionVertex]) -> None:
         """Schedule these vertices; deploy them at once if all their slots are there."""
@@ -97,7 +97,7 @@ class Deployer:
         for vertex in members.values():
             vertex.version += 1
             self._attempts.move(vertex, ExecutionEvent.SCHEDULE)
-        shared = self._shared_slots.allocate(members.values(), self._reserved or frozenset())
+        shared = self._shared_slots.allocate(members.values(), self.reserved or frozenset())
         waits_for = {s.request.request_id for s in shared if s.slot is None}
         timer = f"{TIMER_PREFIX}{self.next_bulk}"
         self.next_bulk += 1
@@ -150,8 +150,8 @@ class Deployer:
             vertex.execution.location = slot.location
             vertex.execution.allocation_id = slot.allocation_id
             self._deployments.place(vertex)
-            if self._reserved is not None:
-                self._reserved.add(vertex, slot.allocation_id)
+            if self.reserved is not None:
+                self.reserved.add(vertex, slot.allocation_id)
         for vertex in placed:
             self._attempts.move(vertex, ExecutionEvent.DEPLOY)
             location = vertex.execution.location

@@ -147,7 +147,7 @@ class FailureHandler:
         may_restart = self._may_restart(failure, failed)
         failed = [*failed, *self._take_consequences()]
         if may_restart:
-            self._begin_restart(self._failover.to_restart(failed, unreadable), is_global=False)
+            self.begin_restart(self._failover.to_restart(failed, unreadable), is_global=False)
         else:
             self._fail_job()
 
@@ -203,7 +203,7 @@ class FailureHandler:
             return
         vertices = self._graph.vertices
         started = [v for v in vertices if v.state is not ExecutionState.CREATED]
-        self._begin_restart(started, is_global=True)
+        self.begin_restart(started, is_global=True)
 
     def on_failure_while_canceling(
         self, vertex: ExecutionVertex, failure: FailureInfo | None
@@ -251,7 +251,7 @@ class FailureHandler:
         (self.history.begin if is_new else self.history.add)(failure, now_ms, failed)
         return is_possible and self.backoff.can_restart()
 
-    def _begin_restart(self, vertices: list[ExecutionVertex], *, is_global: bool) -> None:
+    def begin_restart(self, vertices: list[ExecutionVertex], *, is_global: bool) -> None:
         self._lifecycle.awaits_next = False
         restart = self._restarts.add(vertices, is_global=is_global)
         failure = JobStatusEvent.GLOBAL_FAILURE if is_global else JobStatusEvent.RESTARTABLE_FAILURE

@@ -61,14 +61,14 @@ def adopt_attempts(graph: ExecutionGraph, left: HandedOver) -> None:
     for vertex in graph.vertices:
         old = known.get(vertex.vertex_id)
         if old is not None and vertex.vertex_id.vertex_id in left.kept:
-            _go_on(vertex, old)
+            run_on(vertex, old)
         elif old is not None and old.state is not ExecutionState.CREATED:
             vertex.history.extend((*old.history, old.execution))
             vertex.last_location = old.execution.location or old.last_location
             vertex.last_allocation_id = old.execution.allocation_id or old.last_allocation_id
 
 
-def _go_on(vertex: ExecutionVertex, old: ExecutionVertex) -> None:
+def run_on(vertex: ExecutionVertex, old: ExecutionVertex) -> None:
     vertex.execution, vertex.history = old.execution, old.history
     vertex.last_location, vertex.last_allocation_id = old.last_location, old.last_allocation_id
     vertex.version = old.version

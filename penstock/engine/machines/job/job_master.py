@@ -95,7 +95,7 @@ class JobMaster:
         self._slots = state.slots
         self.checkpoints = state.checkpoints
         self._transitions = JobTransitions(state)
-        self._settings = settings
+        self.settings = settings
         self.regions = regions.regions
         self._failures = FailureHandler(
             state,
@@ -182,7 +182,7 @@ class JobMaster:
             return
         is_running = self._lifecycle.status is JobStatus.RUNNING and not self._is_finalizing
         if is_running and self.graph.is_finished and not self._lifecycle.has_handed_over:
-            self._finalize()
+            self.finalize()
         self.state.deployer.serve()
         if self.graph.job_graph.job_type is not JobType.STREAMING:
             self._watch_idle_slots()
@@ -266,7 +266,7 @@ class JobMaster:
 
     def _on_bulk_timeout(self, bulk: Bulk) -> None:
         held = len(self._slots.pool.slots)
-        failure = no_resources(self.graph.job_graph, self._settings, bulk, held, self._shortage)
+        failure = no_resources(self.graph.job_graph, self.settings, bulk, held, self._shortage)
         waiting = list(bulk.vertices.values())
         self._attempts.fail(waiting, failure)
         self._failures.on_task_failure(waiting, failure)
@@ -311,7 +311,7 @@ class JobMaster:
         if self._is_finalizing:
             self._transitions.end(JobStatusEvent.FINALIZED)
 
-    def _finalize(self) -> None:
+    def finalize(self) -> None:
         self._is_finalizing = True
         committables = tuple(
             committable

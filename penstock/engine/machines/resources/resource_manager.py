@@ -187,7 +187,7 @@ class ResourceManager:
                 assert_never(event)
         self._meet_needs()
         if isinstance(event, messages.ResourceTick):
-            self._release_idle()
+            self.release_idle()
 
     @property
     def slots_registered(self) -> int:
@@ -381,7 +381,7 @@ class ResourceManager:
 
     # ------------------------------------------------------------------ release
 
-    def _release_idle(self) -> None:
+    def release_idle(self) -> None:
         """Stop TaskManagers that have been unused for a while, except the redundant ones."""
         idle = self.taskmanagers.idle_since(self._now_ms - self._settings.idle_timeout_ms)
         free = sum(known.free_slots for known in self.taskmanagers.values())

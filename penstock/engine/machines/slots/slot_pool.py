@@ -73,7 +73,7 @@ class SlotPool:
         self._idle_timeout_ms = idle_timeout_ms
         self._task_managers: dict[ResourceId, dict[AllocationId, PooledSlot]] = {}
         self._free_per_task_manager: Counter[ResourceId] = Counter()
-        self._free: FreeSlots[PooledSlot] = FreeSlots(
+        self.free_slots: FreeSlots[PooledSlot] = FreeSlots(
             selection or SlotSelection(), self.utilization
         )
         self._by_request: dict[SlotRequestId, PooledSlot] = {}
@@ -93,7 +93,7 @@ class SlotPool:
 
     @property
     def free(self) -> list[PooledSlot]:
-        return list(self._free)
+        return list(self.free_slots)
 
     def slot_of(self, request_id: SlotRequestId) -> PooledSlot | None:
         return self._by_request.get(request_id)
@@ -185,7 +185,7 @@ class SlotPool:
 
     def allocate(self, request: SlotRequest, wanted: SlotProfile) -> Locality | None:
         """Serve the request with a free slot now, or return None and change nothing."""
-        best = self._free.select(wanted)
+        best = self.free_slots.select(wanted)
         if best is None:
             return None
         slot, locality = best
@@ -201,7 +201,7 @@ class SlotPool:
 
     def serve_pending(self) -> list[tuple[SlotRequest, PooledSlot]]:
         """Match waiting requests with free slots; all matches are reserved before any is returned."""
-        if not self.pending or not self._free:
+        if not self.pending or not self.free_slots:
             return []
         loads = self.loads() if self._matching.is_by_load else {}
         matches = match_requests(self._matching, self.free, self.pending.values(), loads)
@@ -247,9 +247,9 @@ class SlotPool:
                 excess[slot.counts_for] -= 1
                 if slot.resource_id in kept and len(self._task_managers[slot.resource_id]) == 1:
                     slot.free_since_ms = now_ms
-                    self._free.remove(slot)
-                    self._free.add(slot)  # It is now last in the order of idle times.
-                    self._free.moved(slot.resource_id)
+                    self.free_slots.remove(slot)
+                    self.free_slots.add(slot)  # It is now last in the order of idle times.
+                    self.free_slots.moved(slot.resource_id)
                     continue
                 self._remove(slot)
                 self.story.add("release_idle", slot.allocation_id, "of", slot.resource_id)
@@ -270,7 +270,7 @@ class SlotPool:
         free, so the first surplus one decides.
         """
         excess = self.fulfilled - self.required
-        for slot in self._free if excess else ():
+        for slot in self.free_slots if excess else ():
             if slot.free_since_ms is not None and excess[slot.counts_for] > 0:
                 return slot.free_since_ms + self._idle_timeout_ms
         return None
@@ -303,9 +303,9 @@ class SlotPool:
         self.fulfilled[slot.counts_for] += 1
 
     def _set_free(self, slot: PooledSlot) -> None:
-        self._free.add(slot)
+        self.free_slots.add(slot)
         self._free_per_task_manager[slot.resource_id] += 1
-        self._free.moved(slot.resource_id)
+        self.free_slots.moved(slot.resource_id)
 
     def _reserve(self, slot: PooledSlot, request: SlotRequest) -> None:
         """Reserve a slot for a request. If it came for another profile, the two requirements are exchanged."""
@@ -317,9 +317,9 @@ class SlotPool:
                 self.required[request.profile] += 1
             slot.counts_for = request.profile
         self.story.add("reserve", slot.allocation_id, "for", request.request_id)
-        self._free.remove(slot)
+        self.free_slots.remove(slot)
         self._free_per_task_manager[slot.resource_id] -= 1
-        self._free.moved(slot.resource_id)
+        self.free_slots.moved(slot.resource_id)
         slot.free_since_ms = None
         slot.serves = request
         self._by_request[request.request_id] = slot
@@ -329,11 +329,11 @@ class SlotPool:
         if slot.free_since_ms is not None:
             self._free_per_task_manager[slot.resource_id] -= 1
         self._task_managers[slot.resource_id].pop(slot.allocation_id, None)
-        self._free.moved(slot.resource_id)
+        self.free_slots.moved(slot.resource_id)
 
     def _forget(self, slot: PooledSlot) -> None:
         self.slots.pop(slot.allocation_id, None)
-        self._free.remove(slot)
+        self.free_slots.remove(slot)
         self.fulfilled[slot.counts_for] -= 1
         if slot.serves is not None:
             self._by_request.pop(slot.serves.request_id, None)
@@ -411,12 +411,12 @@ class FreeSlots(Generic[Slot]):
     def __init__(
         self, selection: SlotSelection, utilization_of: Callable[[ResourceId], float]
     ) -> None:
-        self._selection = selection
+        self.selection = selection
         self._utilization_of = utilization_of
         self._slots: OrderedDict[AllocationId, Slot] = OrderedDict()
         self._order: dict[AllocationId, int] = {}
         self._next_order = 0
-        self._by_profile: dict[ResourceProfile, _Shelves[Slot]] = {}
+        self.by_profile: dict[ResourceProfile, _Shelves[Slot]] = {}
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -433,9 +433,9 @@ class FreeSlots(Generic[Slot]):
         self._slots[allocation_id] = slot
         self._order[allocation_id] = self._next_order
         self._next_order += 1
-        shelves = self._by_profile.get(slot.profile)
+        shelves = self.by_profile.get(slot.profile)
         if shelves is None:
-            self._by_profile[slot.profile] = shelves = _Shelves()
+            self.by_profile[slot.profile] = shelves = _Shelves()
         shelves.all.slots[allocation_id] = slot
         shelves.by_host[slot.host].slots[allocation_id] = slot
         shelves.by_task_manager[slot.resource_id].slots[allocation_id] = slot
@@ -446,7 +446,7 @@ class FreeSlots(Generic[Slot]):
         if self._slots.pop(allocation_id, None) is None:
             return
         del self._order[allocation_id]
-        shelves = self._by_profile[slot.profile]
+        shelves = self.by_profile[slot.profile]
         del shelves.all.slots[allocation_id]
         del shelves.by_host[slot.host].slots[allocation_id]
         if not shelves.by_host[slot.host].slots:
@@ -460,9 +460,9 @@ class FreeSlots(Generic[Slot]):
 
     def moved(self, resource_id: ResourceId) -> None:
         """The TaskManager's utilisation or its free slots have changed."""
-        if not self._selection.is_spreading:
+        if not self.selection.is_spreading:
             return
-        for shelves in self._by_profile.values():
+        for shelves in self.by_profile.values():
             shelf = shelves.by_task_manager.get(resource_id)
             if shelf is None:
                 continue
@@ -473,7 +473,7 @@ class FreeSlots(Generic[Slot]):
 
     def select(self, wanted: SlotProfile) -> tuple[Slot, Locality] | None:
         """Return the best slot with its locality, or None."""
-        if self._selection.is_previous_first:
+        if self.selection.is_previous_first:
             previous = [a for a in wanted.preferred_allocations if a in self._slots]
             if previous:
                 return self._slots[min(previous, key=self._order.__getitem__)], Locality.LOCAL
@@ -483,7 +483,7 @@ class FreeSlots(Generic[Slot]):
                 )
         usable = [
             shelves
-            for profile, shelves in self._by_profile.items()
+            for profile, shelves in self.by_profile.items()
             if shelves.all.slots and profile.is_matching(wanted.profile)
         ]
         if not usable:
@@ -524,7 +524,7 @@ class FreeSlots(Generic[Slot]):
         return slot, locality
 
     def _without(self, reserved: Container[AllocationId]) -> FreeSlots[Slot]:
-        left = FreeSlots[Slot](self._selection, self._utilization_of)
+        left = FreeSlots[Slot](self.selection, self._utilization_of)
         for slot in self:
             if slot.allocation_id not in reserved:
                 left.add(slot)
@@ -532,12 +532,12 @@ class FreeSlots(Generic[Slot]):
         return left
 
     def _score(self, local_weight: int, host_weight: int, slot: Slot) -> float:
-        used = self._utilization_of(slot.resource_id) if self._selection.is_spreading else 0.0
-        return self._selection.score(local_weight, host_weight, used)
+        used = self._utilization_of(slot.resource_id) if self.selection.is_spreading else 0.0
+        return self.selection.score(local_weight, host_weight, used)
 
     def _best(self, shelves: list[_Shelf[Slot]], usable: list[_Shelves[Slot]]) -> Slot:
         """Return the oldest of these slots; for spreading, that of the least used TaskManager."""
-        if not self._selection.is_spreading:
+        if not self.selection.is_spreading:
             return min((shelf.first() for shelf in shelves), key=self._order_of)
         best = min(
             (shelf.ranks[resource_id], resource_id)

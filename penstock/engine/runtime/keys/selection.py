@@ -378,13 +378,13 @@ class ChannelCache:
         self._channels = channels
         self._max_parallelism = max_parallelism
         self._is_int32 = is_int32
-        self._caches: dict[type, dict[Any, int]] = {str: {}, int: {}, bytes: {}, tuple: {}}
+        self.caches: dict[type, dict[Any, int]] = {str: {}, int: {}, bytes: {}, tuple: {}}
 
     def channels_of(self, keys: list[Any]) -> list[int]:
         """The channels in order. Raises: TypeError for values that cannot be keys."""
         kinds = set(map(type, keys))
-        cache = self._caches.get(kinds.pop()) if len(kinds) == 1 else None
-        if cache is None or (cache is self._caches[tuple] and not _is_safe(keys)):
+        cache = self.caches.get(kinds.pop()) if len(kinds) == 1 else None
+        if cache is None or (cache is self.caches[tuple] and not _is_safe(keys)):
             return self._computed(keys)
         try:
             return list(map(cache.__getitem__, keys))

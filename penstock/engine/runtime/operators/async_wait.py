@@ -97,7 +97,7 @@ class AsyncWaitOperator(FunctionOperator):
         self._records: dict[int, _Record] = {}
         self._running: set[int] = set()
         # (time, number of the record, whether it is for another attempt)
-        self._due: list[tuple[int, int, bool]] = []
+        self.due: list[tuple[int, int, bool]] = []
         self._outcomes: deque[Outcome] = deque()
         self._failed: dict[int, Exception] = {}
         self._numbers = 0
@@ -191,7 +191,7 @@ class AsyncWaitOperator(FunctionOperator):
             if self.settings.timeout_ms:
                 deadline = self._timers.now_ms() + self.settings.timeout_ms
                 for number, _ in started:
-                    heappush(self._due, (deadline, number, False))
+                    heappush(self.due, (deadline, number, False))
         self._schedule()
         return has_event
 
@@ -227,7 +227,7 @@ class AsyncWaitOperator(FunctionOperator):
         self._current = record.value
         if self._asks_for_retry(outcome) and self.retry.can_retry(record.attempts):
             record.retry_ms = now_ms + self.retry.get_backoff_time_millis(record.attempts)
-            heappush(self._due, (record.retry_ms, outcome.number, True))
+            heappush(self.due, (record.retry_ms, outcome.number, True))
         elif outcome.error is not None:
             raise outcome.error
         else:
@@ -256,8 +256,8 @@ class AsyncWaitOperator(FunctionOperator):
     def _on_due(self, now_ms: int) -> None:
         """Handle timeouts and attempts whose time has come. Entries of records that are done are ignored."""
         again: list[int] = []
-        while self._due and self._due[0][0] <= now_ms:
-            due_ms, number, is_retry = heappop(self._due)
+        while self.due and self.due[0][0] <= now_ms:
+            due_ms, number, is_retry = heappop(self.due)
             record = self._records.get(number)
             if record is None:
                 continue
@@ -335,14 +335,14 @@ class AsyncWaitOperator(FunctionOperator):
         self._forget_due()
         if self._outcomes:
             self._timers.schedule(self._timers.now_ms())
-        elif self._due:
-            self._timers.schedule(self._due[0][0])
+        elif self.due:
+            self._timers.schedule(self.due[0][0])
 
     def _forget_due(self) -> None:
         """Remove timeouts of records that are done. When calls are fast and the timeout is long, these are most entries."""
-        due, records = self._due, self._records
+        due, records = self.due, self._records
         if len(due) > _COMPACT_ABOVE and len(due) > 2 * len(records):
-            due = self._due = [entry for entry in due if entry[1] in records]
+            due = self.due = [entry for entry in due if entry[1] in records]
             heapify(due)
         while due and due[0][1] not in records:
             heappop(due)

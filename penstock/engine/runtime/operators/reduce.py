@@ -82,7 +82,7 @@ class ReduceOperator(KeyTaker):
         self.combines = combines
         self._restored = OperatorSnapshot()
         self._state: KeyedStateBackend
-        self._table: KeyTable
+        self.table: KeyTable
 
     @property
     def _own(self) -> Callable[[Any], Any]:
@@ -98,7 +98,7 @@ class ReduceOperator(KeyTaker):
         others = {name: str(found[name]) for name in found if name != REDUCE_TABLE}
         refuse_left(context.operator_id, type(self).__name__, others)
         info = replace(REDUCED, type_info=self._state.owner.records)
-        self._table = self._state.table(REDUCE_TABLE, info)
+        self.table = self._state.table(REDUCE_TABLE, info)
         self._call = named(self.function.call, names_in(context))
         return RuntimeContext(context, self.function)
 
@@ -117,7 +117,7 @@ class ReduceOperator(KeyTaker):
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         _, skeys = self.state_keys_of(rows.values)
-        table, call, get = self._table, self._call, self._table.get
+        table, call, get = self.table, self._call, self.table.get
         own = same if self.reuses_objects else self._own
         results: list[Any] = []
         aside: list[int] = []

@@ -245,7 +245,7 @@ def plan_of(call: Callable[..., Any], schema: pa.Schema, type_info: TypeInformat
     except RecursionError:
         why_not = "it is nested too deeply"
     try:
-        return _as_fields(function, place, fields, why_not)
+        return plan_as_fields(function, place, fields, why_not)
     except Refused:
         return as_written(why_not)
 
@@ -268,7 +268,7 @@ def fields_plan_of(
     if function is None:
         return as_written("its bytecode is not known")
     try:
-        return _as_fields(function, place, fields_of_columns(schema, type_info), "it has state")
+        return plan_as_fields(function, place, fields_of_columns(schema, type_info), "it has state")
     except Refused as refused:
         return as_written(str(refused))
 
@@ -348,7 +348,7 @@ def _may_be_shared(tree: Node) -> bool:
     return tree.kind is Kind.KNOWN
 
 
-def _as_fields(function: FunctionType, place: int, fields: Fields, why_not: str) -> Plan:
+def plan_as_fields(function: FunctionType, place: int, fields: Fields, why_not: str) -> Plan:
     if fields.names is None:
         raise Refused("the records are no Rows")
     read = fields_read(function.__code__, place)

@@ -193,11 +193,11 @@ class SourceOperator(Operator):
         self._clock = clock
         self._settings = settings
         self._report = report_watermark
-        self._watermarks = SplitWatermarks(self.watermark_strategy)
+        self.watermarks = SplitWatermarks(self.watermark_strategy)
         self._allowed_ms = MAX_WATERMARK
         self._paused_splits: set[Hashable] = set()
         self._stand_still = StandStill()
-        self._figures = SourceFigures(clock.now_ms, lambda: self._watermarks.watermark_ms)
+        self._figures = SourceFigures(clock.now_ms, lambda: self.watermarks.watermark_ms)
         now_ms = clock.monotonic_ms()
         if settings.watermark_interval_ms > 0 and self.watermark_strategy.generates:
             self._in_hand.portions = Portions(settings.watermark_interval_ms)
@@ -219,7 +219,7 @@ class SourceOperator(Operator):
     @property
     def is_waiting(self) -> bool:
         """Whether it is ahead of its alignment group, so that nothing is read."""
-        return self._allowed_ms < self._watermarks.watermark_ms
+        return self._allowed_ms < self.watermarks.watermark_ms
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         """Give splits to the reader. Splits that are read side by side hold the watermark back until their first record."""
@@ -227,7 +227,7 @@ class SourceOperator(Operator):
             raise EngineBug("a source was given splits before it was started")
         self._reader.add_splits(splits)
         for split_id in self._reader.split_ids(splits):
-            self._watermarks.register(split_id)
+            self.watermarks.register(split_id)
 
     def allow(self, watermark_ms: int) -> None:
         """The alignment group allows its sources to run up to this watermark."""
@@ -281,7 +281,7 @@ class SourceOperator(Operator):
         """Watermark and times of each split, by its id as a text. Empty for readers that do not tell splits apart."""
         if self._reader is None:
             return {}
-        times, by_split = self._watermarks.times, self._watermarks.by_split()
+        times, by_split = self.watermarks.times, self.watermarks.by_split()
         return {
             str(split): (watermark_ms, times.spent(split))
             for split, watermark_ms in by_split.items()
@@ -298,7 +298,7 @@ class SourceOperator(Operator):
         """None: not aligned, or nothing was announced yet."""
         if self._allowed_ms == MAX_WATERMARK:
             return None
-        return self._watermarks.watermark_ms - self._allowed_ms
+        return self.watermarks.watermark_ms - self._allowed_ms
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Emitted:
         if self._reader is not None:
@@ -342,7 +342,7 @@ class SourceOperator(Operator):
         for element in found or ():
             if isinstance(element, Batch):
                 self.records_out += len(element)
-                elements.extend(self._watermarks.on_batch(hand.split_id, element))
+                elements.extend(self.watermarks.on_batch(hand.split_id, element))
             else:
                 elements.append(element)
         if found is None:
@@ -351,7 +351,7 @@ class SourceOperator(Operator):
             hand.handed_out(found, self._clock.monotonic_ms())
             self._figures.emitted(elements, getattr(reader, "fetched_at_ms", None))
         for split_id in hand.over():
-            self._watermarks.unregister(split_id)
+            self.watermarks.unregister(split_id)
             self._paused_splits.discard(split_id)
         if found is None and hand.is_at_end:
             return self._ended(EndOfData(drain=True))
@@ -361,7 +361,7 @@ class SourceOperator(Operator):
         """The batch with timestamps. What could not be decoded is put aside, or fails the job."""
 
         def stamped(part: Batch) -> Batch:
-            return self._watermarks.stamped(self._as_wanted(part))
+            return self.watermarks.stamped(self._as_wanted(part))
 
         if self.poison is None:
             yield stamped(checked(batch))
@@ -383,7 +383,7 @@ class SourceOperator(Operator):
         if "report" in self._due_ms:
             self._report(MAX_WATERMARK)
         self._due_ms.clear()
-        return [*self._watermarks.on_end(MAX_WATERMARK), end] if end.drain else [end]
+        return [*self.watermarks.on_end(MAX_WATERMARK), end] if end.drain else [end]
 
     # ------------------------------------------------------------------ periodic work
 
@@ -397,7 +397,7 @@ class SourceOperator(Operator):
             settings = self._settings
             elements.append(LatencyMarker(marked_at_ms, settings.operator_id, settings.subtask))
         if self._is_due("watermark", now_ms, self._settings.watermark_interval_ms):
-            elements.extend(self._watermarks.on_periodic(self._idle_clock_ms()))
+            elements.extend(self.watermarks.on_periodic(self._idle_clock_ms()))
             if self.watermark_strategy.alignment is not None:
                 self._align()
         alignment = self.watermark_strategy.alignment
@@ -419,10 +419,10 @@ class SourceOperator(Operator):
 
     def _tell(self) -> None:
         """Report the watermark. An idle source holds nobody back; a source without a watermark reports nothing."""
-        if self._watermarks.is_idle:
+        if self.watermarks.is_idle:
             self._report(MAX_WATERMARK)
-        elif self._watermarks.watermark_ms > MIN_WATERMARK:
-            self._report(self._watermarks.watermark_ms)
+        elif self.watermarks.watermark_ms > MIN_WATERMARK:
+            self._report(self.watermarks.watermark_ms)
 
     def _align(self) -> None:
         """Wait as a whole, or pause the splits that are ahead."""
@@ -431,7 +431,7 @@ class SourceOperator(Operator):
             self._stand_still.begin(now_ms)
         else:
             self._stand_still.end(now_ms)
-        ahead = self._watermarks.splits_ahead_of(self._allowed_ms)
+        ahead = self.watermarks.splits_ahead_of(self._allowed_ms)
         to_pause, to_resume = ahead - self._paused_splits, self._paused_splits - ahead
         if not to_pause and not to_resume:
             return
@@ -444,6 +444,6 @@ class SourceOperator(Operator):
             return
         self._paused_splits = ahead
         for split in to_pause:
-            self._watermarks.pause(split, self._idle_clock_ms())
+            self.watermarks.pause(split, self._idle_clock_ms())
         for split in to_resume:
-            self._watermarks.resume(split, self._idle_clock_ms())
+            self.watermarks.resume(split, self._idle_clock_ms())

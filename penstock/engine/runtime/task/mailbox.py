@@ -217,7 +217,7 @@ class MailboxProcessor:
         self.backpressured_ns = 0
         self.longest_blocked_ns = 0
         """The longest wait for an output so far. Whoever measures windows of time sets it to 0."""
-        self._waits: tuple[int, bool] | None = None
+        self.waits: tuple[int, bool] | None = None
         self.mails = 0
         self._default_action = default_action
         self._wake = wake
@@ -276,9 +276,9 @@ class MailboxProcessor:
                 self._suspension = None
                 return
             timeout_s = None if deadline is None else (deadline - started) / 1e9
-            self._waits = started, suspension.for_output
+            self.waits = started, suspension.for_output
             mail = self.mailbox.take(MIN_PRIORITY, timeout_s)
-            self._waits = None
+            self.waits = None
             self._count_wait(suspension, self._clock_ns() - started)
         if mail is not None:
             self._run(mail)
@@ -297,7 +297,7 @@ class MailboxProcessor:
 
     def waited_ns(self, now_ns: int) -> tuple[int, int]:
         """The time spent idle and back-pressured so far, including the current wait. Any thread."""
-        idle, blocked, waits = self.idle_ns, self.backpressured_ns, self._waits
+        idle, blocked, waits = self.idle_ns, self.backpressured_ns, self.waits
         if waits is not None:
             since, is_for_output = waits
             elapsed = max(0, now_ns - since)

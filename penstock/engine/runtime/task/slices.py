@@ -90,15 +90,15 @@ class Slices:
         "_pace",
         "_rows",
         "_rows_out",
-        "_sizer",
         "_started_ns",
         "_timing",
         "kept",
+        "sizer",
     )
 
     def __init__(self, timing: TaskTiming, outputs: LimitedOutputs, cuts: ColumnCuts) -> None:
         self._timing = timing
-        self._sizer = SliceSizer(timing.max_step_ns)
+        self.sizer = SliceSizer(timing.max_step_ns)
         self._pace = timing.pace
         self._outputs = outputs
         self._cuts = cuts
@@ -134,7 +134,7 @@ class Slices:
         assert batch is not None, "there is no current batch to slice"
         rows, start = len(batch), self._offset
         is_whole = self._cuts is not ColumnCuts.ALWAYS and isinstance(batch, ColumnBatch)
-        stop = rows if is_whole else min(rows, start + self._sizer.rows)
+        stop = rows if is_whole else min(rows, start + self.sizer.rows)
         if is_whole and self._cuts is ColumnCuts.NEVER and self._timing.column_rows:
             stop = min(rows, start + self._timing.column_rows)
         limit = self._outputs.row_limit
@@ -170,7 +170,7 @@ class Slices:
         if not rows:
             return
         self._rows = 0
-        self._sizer.took(rows, now_ns - self._started_ns)
+        self.sizer.took(rows, now_ns - self._started_ns)
         if self._pace is not None and self._is_paced:
             self._pace.processed(rows)
         if self._rows_out != NOT_COUNTED:

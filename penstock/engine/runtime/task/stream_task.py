@@ -110,7 +110,7 @@ class StreamTask:
         self._out = TaskOutputs(outputs, timing.clock_ns, timing.buffer_timeout_ns)
         self._timing = timing
         self._clock_ns = timing.clock_ns
-        self._slices = Slices(timing, self._out, column_cuts(chain))
+        self.slices = Slices(timing, self._out, column_cuts(chain))
         self._inbox: deque[tuple[int, Element]] = deque()
         self._current: Iterator[Routed] | None = None
         self._ended_inputs: set[int] = set()
@@ -140,7 +140,7 @@ class StreamTask:
             if self._current is None and not self._begin_next():
                 self._out.flush()
                 if self.chain.takes_input:
-                    self._slices.rest_for_now()
+                    self.slices.rest_for_now()
                 return InputStatus.NOTHING_AVAILABLE
             if not self._advance(deadline):
                 self._out.flush_when_due()
@@ -189,7 +189,7 @@ class StreamTask:
         has_ended = self.input.is_finished or bool(self._ended_inputs)
         is_stop = barrier.options.type is CheckpointType.STOP_SUSPEND
         if is_stop and self.input.is_source and not has_ended:
-            self._slices.keep_all(self._inbox)
+            self.slices.keep_all(self._inbox)
             self._inbox.clear()
         self.notice_priority()
 
@@ -216,17 +216,17 @@ class StreamTask:
         """Run the current generator. False: the time is over before it ends."""
         write = self._out.write
         assert self._current is not None
-        self._slices.resume()
+        self.slices.resume()
         for routed in self._current:
             if routed is not None and not write(*routed):
-                self._slices.pause(self._clock_ns())
+                self.slices.pause(self._clock_ns())
                 return False
             if (now := self._clock_ns()) >= deadline:
-                self._slices.pause(now)
+                self.slices.pause(now)
                 return False
         self._current = None
         now = self._clock_ns()
-        self._slices.end(now)
+        self.slices.end(now)
         return now < deadline
 
     def _begin_priority(self) -> None:
@@ -239,7 +239,7 @@ class StreamTask:
                 break
             self._inbox.extend((input_index, element) for element in elements)
         # Only events are still to come from a source that has stopped, and they need no room.
-        is_ending = self._slices.kept is not None and self.checkpoints.is_triggered
+        is_ending = self.slices.kept is not None and self.checkpoints.is_triggered
         self._has_priority = self._current is not None or is_ending
         self._out.overdraw(is_needed=self._has_priority)
 
@@ -265,10 +265,10 @@ class StreamTask:
         # The end of the data is processed before later elements: a checkpoint behind it must see
         # finished operators.
         is_at_end = self._ended_inputs and self._is_at_end and not self.has_ended_data
-        if self._slices.is_empty and not self._inbox and (is_at_end or not self._poll()):
+        if self.slices.is_empty and not self._inbox and (is_at_end or not self._poll()):
             return self._begin_end()
-        if not self._slices.is_empty:
-            self._current = self._into_chain(*self._slices.next())
+        if not self.slices.is_empty:
+            self._current = self._into_chain(*self.slices.next())
             return True
         self._begin_element(*self._inbox.popleft())
         return True
@@ -293,7 +293,7 @@ class StreamTask:
         if isinstance(element, (RowBatch, ColumnBatch)):
             if input_index in self._ended_inputs:
                 raise EngineBug(f"input {input_index} has ended, but {len(element)} records came")
-            self._current = self._into_chain(*self._slices.take(input_index, element))
+            self._current = self._into_chain(*self.slices.take(input_index, element))
         elif isinstance(element, CheckpointBarrier):
             self._current = self._checkpoint(element)
         elif isinstance(element, CancelCheckpointMarker):
@@ -335,7 +335,7 @@ class StreamTask:
         yield from self._out.to_all(barrier)
         if self._on_snapshot is not None:
             started_ns = self._clock_ns()
-            in_hand = self._slices.in_hand((*self._inbox, *self.input.held))
+            in_hand = self.slices.in_hand((*self._inbox, *self.input.held))
             operators = self.chain.snapshot(in_hand)
             sync_ns = self._clock_ns() - started_ns
             has_finished = self.has_ended_data and self._is_drained

@@ -124,7 +124,7 @@ class SplitWatermarks:
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self._strategy = strategy
         self._multiplexer = WatermarkMultiplexer()
-        self._generators: dict[Hashable, WatermarkGenerator] = {}
+        self.generators: dict[Hashable, WatermarkGenerator] = {}
         self._output = StatusOutput()
         self._without_splits = None
         if strategy.idle_timeout_ms is not None:
@@ -143,21 +143,21 @@ class SplitWatermarks:
 
     def register(self, split: Hashable) -> None:
         """A split was added: it holds the output until it has a watermark of its own."""
-        if split not in self._generators:
-            self._generators[split] = self._strategy.create_generator()
+        if split not in self.generators:
+            self.generators[split] = self._strategy.create_generator()
             self._multiplexer.register(split)
             self.times.add(split)
 
     def by_split(self) -> dict[Hashable, int]:
         """The last watermark of each split. Any thread."""
-        return {split: self._multiplexer.watermark_of(split) for split in list(self._generators)}
+        return {split: self._multiplexer.watermark_of(split) for split in list(self.generators)}
 
     def splits_ahead_of(self, timestamp_ms: int) -> set[Hashable]:
         """Splits whose own watermark is above this. Empty for a source with one split, which waits as a whole."""
-        if len(self._generators) < 2:
+        if len(self.generators) < 2:
             return set()
         watermark_of = self._multiplexer.watermark_of
-        return {split for split in self._generators if watermark_of(split) > timestamp_ms}
+        return {split for split in self.generators if watermark_of(split) > timestamp_ms}
 
     def pause(self, split: Hashable, now_ms: int) -> None:
         """The split gives nothing for now. That does not make it idle, because its clock stands still."""
@@ -169,7 +169,7 @@ class SplitWatermarks:
     def unregister(self, split: Hashable) -> None:
         """A split is finished: it no longer holds the others back."""
         self.times.remove(split)
-        self._generators.pop(split, None)
+        self.generators.pop(split, None)
         self._multiplexer.unregister(split)
 
     def stamped(self, batch: Batch) -> Batch:
@@ -178,10 +178,10 @@ class SplitWatermarks:
 
     def on_batch(self, split: Hashable, stamped: Batch) -> list[Element]:
         """The batch goes out, with ACTIVE before it if the source was idle. It has its timestamps."""
-        if split not in self._generators:
+        if split not in self.generators:
             self.register(split)
         outputs = self._output.emit((stamped,))
-        self._generators[split].on_events(timestamp_max(stamped))
+        self.generators[split].on_events(timestamp_max(stamped))
         self._multiplexer.set_status(split, ACTIVE, is_immediate=False)
         self.times.active(split)
         if self._without_splits is not None:
@@ -192,7 +192,7 @@ class SplitWatermarks:
         """Call every generator, then recompute once."""
         multiplexer, times = self._multiplexer, self.times
         times.now_ms = now_ms
-        for split, generator in self._generators.items():
+        for split, generator in self.generators.items():
             watermark = generator.on_periodic(times.clock(split, now_ms))
             if watermark is None:
                 multiplexer.set_status(split, IDLE, is_immediate=False)
@@ -200,7 +200,7 @@ class SplitWatermarks:
             elif watermark > MIN_WATERMARK:
                 multiplexer.deferred(split, watermark)
         alone = self._without_splits
-        if not self._generators and alone is not None and alone.on_periodic(now_ms) is None:
+        if not self.generators and alone is not None and alone.on_periodic(now_ms) is None:
             return self._output.emit((IDLE,))
         return self._output.emit(multiplexer.periodic())
 

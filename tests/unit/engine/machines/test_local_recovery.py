@@ -11,7 +11,7 @@ def test_slots_that_tasks_had_are_reserved_until_they_finish() -> None:
     settings = JobSettings(is_local_recovery=True, make_backoff=lambda: FixedDelayRestart(9, 1000))
     bench = Bench(figure(), settings)
     bench.start()
-    reserved = bench.job.state.deployer._reserved
+    reserved = bench.job.state.deployer.reserved
 
     def agrees() -> set[str]:
         had = {

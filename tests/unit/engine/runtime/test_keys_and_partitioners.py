@@ -116,7 +116,7 @@ def test_the_cache_is_bounded_and_stays_right():
         keys = [f"key-{i}" for i in range(start, start + 20_000)]
         found = cache.channels_of(keys)
         assert found[:50] == [channel_of(key, 16, 128) for key in keys[:50]]
-    assert sum(map(len, cache._caches.values())) <= 1 << 16
+    assert sum(map(len, cache.caches.values())) <= 1 << 16
 
 
 def test_rows_and_columns_agree_for_each_type():

@@ -212,4 +212,4 @@ def test_few_archives_are_kept_in_memory(tmp_path, monkeypatch):
     library = opened(tmp_path)
     for job_id in (ONE, TWO, ONE):
         assert json.loads(library.answer(f"/jobs/{job_id}")) == {"told": job_id}
-        assert len(library._cache) == 1
+        assert len(library.cache) == 1

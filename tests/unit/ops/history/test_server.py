@@ -37,7 +37,6 @@ def serving(folder, given=None):
     try:
         yield Client(server.address)
     finally:
-        wait_until(lambda: server._server is not None, "the server does not begin")
         server.stop()
         thread.join()
 

@@ -49,15 +49,19 @@ def recorder(jobs):
 
 def test_meters_of_the_driver_move_on_while_nobody_asks(monkeypatch):
     """One turn of the thread that folds; it ends with the first sleep of the next one."""
-    moved, turns = [], iter([None])
-    monkeypatch.setattr(job_registry.threading.Thread, "start", lambda self: None)
+    moved, turns, threads = [], iter([None]), []
+
+    def start(thread):
+        threads.append(thread)
+
+    monkeypatch.setattr(job_registry.threading.Thread, "start", start)
     clock = SimpleNamespace(sleep=lambda _: next(turns), monotonic=lambda: 7.0)
     monkeypatch.setattr(job_registry, "time", clock)
     monkeypatch.setattr(job_registry.DriverMetrics, "keep_time", lambda self, _: moved.append(1))
     jobs = JobRegistry()
     jobs.watch(facts())
     with pytest.raises(StopIteration):
-        jobs._run()
+        threads[0].run()
     assert moved == [1]
 
 

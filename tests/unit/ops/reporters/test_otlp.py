@@ -141,7 +141,7 @@ def test_it_reports_in_intervals_until_it_ends(collector, job_registry):
     reporter.stop()
     sent = len(collector.requests)
     assert sent >= 1
-    assert not reporter._thread.is_alive()
+    assert not reporter.thread.is_alive()
 
 
 def test_points_that_the_collector_refuses_are_a_warning(job_registry, caplog):

@@ -43,7 +43,7 @@ def settings(collector, kind, path):
 
 
 def report(jobs, reporter, *ones):
-    for listener in jobs._listeners:
+    for listener in jobs.listeners:
         for one in ones:
             listener(one)
     reporter.stop()

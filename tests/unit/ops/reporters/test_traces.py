@@ -55,7 +55,7 @@ def reporter(to, kind=SPANS, interval_s=0.01, **more):
 
 
 def happens(jobs, *ones):
-    for listener in jobs._listeners:
+    for listener in jobs.listeners:
         for one in ones:
             listener(one)
 
@@ -67,7 +67,7 @@ def test_a_reporter_takes_either_spans_or_events(jobs):
     for one in both:
         one.stop()
     assert (spans.found, events.found) == ([SPAN], [EVENT])
-    assert jobs._listeners == ()
+    assert jobs.listeners == ()
 
 
 def test_filters_and_additional_variables_count(jobs):

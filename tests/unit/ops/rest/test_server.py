@@ -49,12 +49,12 @@ def test_a_taken_port_is_passed_over():
         first, second = taken.getsockname()[1], free.getsockname()[1]
         free.close()
         rest = RestServer(Settings({"rest.bind-port": f"{first},{second}"}))
-        rest._socket.close()
+        rest.listening.close()
         assert rest.address == f"http://localhost:{second}"
 
 
 def test_without_a_free_port_the_job_runs_without_a_server(caplog, monkeypatch):
-    monkeypatch.setattr(server._CURRENT, "server", None)
+    monkeypatch.setattr(server.CURRENT, "server", None)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         wanted = Settings({"rest.bind-port": str(taken.getsockname()[1])})
         with pytest.raises(PortsTaken, match="Set rest.bind-port"):
@@ -145,10 +145,10 @@ def test_a_server_that_is_stopped_before_it_has_begun_ends(monkeypatch):
     begins.wait()
     stopper = threading.Thread(target=made.stop)
     stopper.start()
-    wait_until(lambda: made._is_stopped, "nobody stops it")
+    wait_until(lambda: made.is_stopped, "nobody stops it")
     goes_on.set()
     stopper.join()
-    assert not made._thread.is_alive()
+    assert not made.thread.is_alive()
 
 
 def test_a_program_that_starts_no_server_loads_none_of_its_parts():

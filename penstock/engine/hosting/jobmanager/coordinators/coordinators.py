@@ -72,12 +72,12 @@ class Coordinators:
         self._worker = WorkerThreads("penstock-coordinator")
         self._is_closed = False
         self._timers: set[threading.Timer] = set()
-        self._sources: dict[int, SourceCoordinator] = {}
+        self.sources: dict[int, SourceCoordinator] = {}
         self._groups: dict[str, WatermarkAlignment] = {}
         for place in places:
             if isinstance(place.coordinator, Source):
                 source = SourceCoordinator(place, place.coordinator, self)
-                self._sources[place.node_id] = source
+                self.sources[place.node_id] = source
         self._committers = committers_of(places)
         self._sinks = {one.node_id: one for one in places if one.node_id in self._committers}
         self._commits = {node_id: CommitFigures() for node_id in self._sinks}
@@ -86,14 +86,14 @@ class Coordinators:
 
     def start(self) -> None:
         """Start the coordinators that have not been restored."""
-        for source in self._sources.values():
+        for source in self.sources.values():
             self._submit(source.place.name, source.start)
 
     def from_reader(
         self, message: messages.SplitRequest | messages.SourceEvent | messages.ReportedWatermark
     ) -> None:
         """Pass on a message of a source's reader."""
-        source = self._sources[message.node_id]
+        source = self.sources[message.node_id]
         if isinstance(message, messages.SplitRequest):
             self._submit(source.place.name, lambda: source.handle_request(message))
         elif isinstance(message, messages.SourceEvent):
@@ -107,7 +107,7 @@ class Coordinators:
         """These subtasks start again, from the checkpoint or from nothing. Splits assigned after it
         go back to the enumerator.
         """
-        for source in self._sources.values():
+        for source in self.sources.values():
             subtasks = [v.subtask for v in vertices if v.vertex_id == source.place.vertex_id]
             if subtasks:
                 give_back = functools.partial(source.give_back, subtasks, checkpoint_id)
@@ -132,7 +132,7 @@ class Coordinators:
     def checkpoint_ended(self, checkpoint_id: int, *, is_completed: bool) -> None:
         """Tell the sources of a completed checkpoint. Splits of an aborted one belong to the next checkpoint."""
         if is_completed:
-            for source in self._sources.values():
+            for source in self.sources.values():
                 self._submit(source.place.name, functools.partial(source.complete, checkpoint_id))
 
     def restore(
@@ -140,21 +140,21 @@ class Coordinators:
     ) -> None:
         """All begin again with their state, found by uid, but those of vertices that are `kept`. Those without state begin from nothing."""
         found = dict(states)
-        for source in self._sources.values():
+        for source in self.sources.values():
             if source.place.vertex_id not in kept:
                 state = found.get(source.place.uid)
                 self._submit(source.place.name, functools.partial(source.restore, state))
 
     def rescale(self, parallelism: Mapping[VertexId, int]) -> None:
         """These vertices have this parallelism from now on. Their enumerators have to be restored behind this call. Others go on."""
-        for source in self._sources.values():
+        for source in self.sources.values():
             count = parallelism.get(source.place.vertex_id)
             if count is not None:
                 self._submit(source.place.name, functools.partial(source.rescale, count))
 
     def measured(self) -> list[tuple[CoordinatedVertex, list[Measured]]]:
         """The metrics of each coordinator that has any, with its place in the job. Any thread."""
-        found = [(source.place, source.measured()) for source in self._sources.values()]
+        found = [(source.place, source.measured()) for source in self.sources.values()]
         for node_id, figures in self._commits.items():
             found.append((self._sinks[node_id], _measured_commits(figures)))
         return found
@@ -173,7 +173,7 @@ class Coordinators:
         find_by_name(self._classes)
         states: list[tuple[str, bytes]] = []
         failure: str | None = None
-        for source in self._sources.values():
+        for source in self.sources.values():
             try:
                 states.append((source.place.uid, source.snapshot(checkpoint_id)))
             except BaseException as error:
@@ -187,7 +187,7 @@ class Coordinators:
 
     def _close_all(self, *, is_committed: bool) -> None:
         """Close each one, even if others fail: the outcome of the job does not change."""
-        for source in self._sources.values():
+        for source in self.sources.values():
             source.close()
         if is_committed:
             return

@@ -283,9 +283,9 @@ class LeaseKeeper(JobGuard):
     def _beat(self) -> None:
         """Renew the lease; the leadership is told how that ended."""
         with contextlib.suppress(LeaseTaken, OSError):
-            self._renew()
+            self.renew()
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
         self._lease = replace(self._lease, renewals=self._lease.renewals + 1)
         self._prove(lambda: self._store.renew(self.entry, self._lease))
 

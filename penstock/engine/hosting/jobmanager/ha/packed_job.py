@@ -42,7 +42,7 @@ class SubmittedJob:
 
 
 _OWN: Final = OwnFolder("penstock-recovered-")
-_PYTHON: Final = sys.version_info[:2]
+PYTHON: Final = sys.version_info[:2]
 
 ModulesOpener: TypeAlias = "Callable[[JobId, bytes, bytes], AbstractContextManager[None]]"
 """Called with a job's id, the zip of its modules, and what is going to be unpickled. Within the context the modules are importable."""
@@ -52,7 +52,7 @@ def pack(job: SubmittedJob) -> bytes:
     """Raises what pickling raises. Coordinators are pickled apart: unpickling them may need the modules first."""
     plain = pickle.dumps((job.graph, job.program, job.modules), protocol=5)
     coordinated = serialize((job.coordinated, job.classes))
-    return pickle.dumps((plain, coordinated, _PYTHON, job.client_timeout_ms), protocol=5)
+    return pickle.dumps((plain, coordinated, PYTHON, job.client_timeout_ms), protocol=5)
 
 
 def unpack_job(data: bytes, open_modules: ModulesOpener) -> SubmittedJob:
@@ -61,10 +61,10 @@ def unpack_job(data: bytes, open_modules: ModulesOpener) -> SubmittedJob:
     Raises: ConfigurationError: another version of Python has packed it. Whatever unpickling raises.
     """
     plain, coordinated, packed_by, timeout_ms = loads_records(data)
-    if packed_by != _PYTHON:
+    if packed_by != PYTHON:
         raise ConfigurationError(
             f"the job was submitted by Python {_text(packed_by)}, and this is Python "
-            f"{_text(_PYTHON)}. Its functions are bytecode, which no other version can run. Take "
+            f"{_text(PYTHON)}. Its functions are bytecode, which no other version can run. Take "
             f"it over with Python {_text(packed_by)}, or start its program here from its last "
             "savepoint or checkpoint"
         )

@@ -80,7 +80,7 @@ class ZookeeperJobStore(JobStore):
         data = self._get(str(place))
         if data is None:
             return None
-        file = self._files(entry.key) / self._signature.open(name, data, place).decode()
+        file = self.folder_of(entry.key) / self._signature.open(name, data, place).decode()
         try:
             content = self._signature.read(file)
         except FileNotFoundError:
@@ -145,10 +145,10 @@ class ZookeeperJobStore(JobStore):
 
         if not self._transact(steps):
             raise self._taken(entry)
-        for file in self._files(entry.key).iterdir():
+        for file in self.folder_of(entry.key).iterdir():
             file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            self._files(entry.key).rmdir()
+            self.folder_of(entry.key).rmdir()
 
     # ------------------------------------------------------------------ the holder's steps
 
@@ -173,7 +173,7 @@ class ZookeeperJobStore(JobStore):
             raise
         if former is not None:
             old = self._signature.open(name, former, PurePosixPath(place)).decode()
-            (self._files(entry.key) / old).unlink(missing_ok=True)
+            (self.folder_of(entry.key) / old).unlink(missing_ok=True)
 
     def _as_holder(self, entry: Entry, steps: Callable[[Any], object]) -> None:
         def checked(step: Any) -> None:
@@ -195,7 +195,7 @@ class ZookeeperJobStore(JobStore):
     def _folder(self, key: str) -> str:
         return f"{self._settings.root}/jobs/{key}"
 
-    def _files(self, key: str) -> Path:
+    def folder_of(self, key: str) -> Path:
         return self._directory / key
 
     def _term(self, key: str, token: int) -> Entry:
@@ -204,7 +204,7 @@ class ZookeeperJobStore(JobStore):
 
     def _write(self, key: str, name: str, data: bytes) -> Path:
         """Write a file; durable on return."""
-        folder = self._files(key)
+        folder = self.folder_of(key)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / f"{name}-{secrets.token_hex(8)}"
         private_files.write_file(path, self._signature.sign(name, data), is_durable=True)

@@ -192,10 +192,10 @@ class Acceptor:
         self._wake_receive, self._wake_send = socket.socketpair()
         self._selector.register(self._wake_receive, selectors.EVENT_READ, None)
         self._listen()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> Self:
-        self._thread.start()
+        self.thread.start()
         return self
 
     def close(self) -> None:
@@ -203,8 +203,8 @@ class Acceptor:
         self._is_closing = True
         with contextlib.suppress(OSError):  # It is closed already.
             self._wake_send.send(b"\0")
-        if self._thread.ident is not None and threading.current_thread() is not self._thread:
-            self._thread.join(_END_S)
+        if self.thread.ident is not None and threading.current_thread() is not self.thread:
+            self.thread.join(_END_S)
         for sock in (*self._servers, self._wake_receive, self._wake_send):
             sock.close()
         for one in list(self._unproven):
@@ -252,7 +252,7 @@ class Acceptor:
             sock, address = server.accept()
         except OSError as error:
             if error.errno in NO_ROOM:
-                self._pause(error)
+                self.pause(error)
             return  # Otherwise the peer is gone already.
         sock.setblocking(False)
         told = address[0] if isinstance(address, tuple) else "a process of this machine"
@@ -271,7 +271,7 @@ class Acceptor:
         self._unproven[one] = None
         self._selector.register(sock, selectors.EVENT_READ, one)
 
-    def _pause(self, error: OSError) -> None:
+    def pause(self, error: OSError) -> None:
         """Stop accepting for a moment: without a free descriptor, the selector would report the
         listening sockets all the time.
         """

@@ -181,7 +181,7 @@ class BatchTask:
             if not isinstance(self._input, SourceInput):
                 self._input.close()
         yield from self._outbox.take()
-        yield self._orders.driver_partition, pickle.dumps(self._report())
+        yield self._orders.driver_partition, pickle.dumps(self.report())
 
     def _wait(self) -> None:
         """Wait for a mail or for the next timer."""
@@ -195,7 +195,7 @@ class BatchTask:
         if wait_s > 0:
             self._mails.is_there.wait(wait_s)
 
-    def _report(self) -> Report:
+    def report(self) -> Report:
         user_metrics, left_out = self._chain.user_metrics.numbers()
         io = TaskIo(
             records_in=self._records_in(),

@@ -244,7 +244,7 @@ class SparkRunner:
         *stages, last = orders
         for order in stages:
             self._shuffles[order.stage.vertex_id] = self._shuffled(self._body(order, None))
-        task = _task_of(self._shipped_of(last)._replace(makes_frame=True), None)
+        task = task_of(self._shipped_of(last)._replace(makes_frame=True), None)
         return self._inputs(last).mapPartitionsWithIndex(task, preservesPartitioning=True)
 
     # ------------------------------------------------------------------ the two kinds of stages
@@ -318,7 +318,7 @@ class SparkRunner:
         return self._context.accumulator([], Appended())
 
     def _body(self, order: StageOrder, aside: Accumulator[list[bytes]] | None) -> RDD[bytes]:
-        read, task = self._inputs(order), _task_of(self._shipped_of(order), aside)
+        read, task = self._inputs(order), task_of(self._shipped_of(order), aside)
         return read.mapPartitionsWithIndex(task, preservesPartitioning=True)
 
     def _shipped_of(self, order: StageOrder) -> spark_task.Shipped:
@@ -405,7 +405,7 @@ def _makers_of(shuffle: JavaObject) -> int:
     return int(shuffle.rdd().dependencies().head().rdd().getNumPartitions())
 
 
-def _task_of(shipped: Any, aside: Any) -> Callable[[int, Any], Iterator[bytes]]:
+def task_of(shipped: Any, aside: Any) -> Callable[[int, Any], Iterator[bytes]]:
     run_subtask = spark_task.run_subtask
 
     def run(index: int, records: Any) -> Any:

@@ -146,7 +146,7 @@ class FeedServer:
         ticket = self._tickets.new(admits=None)
         order = (told["host"], told["port"], self._address, ticket.to_plain())
         body = self._messages.mapPartitions(
-            _body(self._archives, order), preservesPartitioning=True
+            feed_body(self._archives, order), preservesPartitioning=True
         )
         try:
             self._context.runJob(body, list, [partition])
@@ -176,7 +176,7 @@ def _outlasts(link: FeedSocket, ended: socket.socket) -> bool:
     return link.sock not in speaking
 
 
-def _body(archives: Archives, order: tuple[Any, ...]) -> Callable[[Any], Any]:
+def feed_body(archives: Archives, order: tuple[Any, ...]) -> Callable[[Any], Any]:
     feed_partition = feed_task.feed_partition
 
     def run(messages: Any) -> Any:

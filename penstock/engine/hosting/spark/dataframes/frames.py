@@ -265,7 +265,8 @@ class _Spool:
                 self._group, f"{self._name}: to files", interruptOnCancel=True
             )
             body = self._messages.mapPartitionsWithIndex(
-                _spooling(self._archives, self._folder, self._written), preservesPartitioning=True
+                spooling_body(self._archives, self._folder, self._written),
+                preservesPartitioning=True,
             )
             self._context.runJob(body, list, partitions)
         except Exception as error:  # Any error of Spark is reported to the job.
@@ -276,7 +277,7 @@ class _Spool:
             self._failure = error
 
 
-def _spooling(archives: Archives, folder: str, written: Accumulator[list[Any]]) -> Any:
+def spooling_body(archives: Archives, folder: str, written: Accumulator[list[Any]]) -> Any:
     spool_partition = feed_task.spool_partition
 
     def run(partition: int, messages: Any) -> Any:

@@ -262,7 +262,7 @@ class TaskCheckpoints:
         self._inputs: InputCheckpoints | None = None
         self._outputs: OutputsInFlight | None = None
         self._storage: CheckpointStorage | None = None
-        self._under_way = SnapshotsUnderWay()
+        self.under_way = SnapshotsUnderWay()
         self._inputs_in_flight: dict[int, Mapping[Place, bytes]] = {}
         self._lock = threading.Lock()
         self._handover = Handover(attempt)
@@ -324,7 +324,7 @@ class TaskCheckpoints:
 
     def aborted(self, message: messages.NotifyCheckpointAborted) -> None:
         checkpoint_id, latest = message.checkpoint_id, message.latest_completed_id
-        self._under_way.abort(checkpoint_id)
+        self.under_way.abort(checkpoint_id)
         self._forget_copies(lambda one: one == checkpoint_id)
 
         def abort(built: Built) -> None:
@@ -360,7 +360,7 @@ class TaskCheckpoints:
         self, checkpoint_id: int, reason: messages.CheckpointFailureReason, text: str = ""
     ) -> None:
         """Decline a checkpoint, and drop its snapshot. Any thread."""
-        self._under_way.abandon(lambda one: one == checkpoint_id)
+        self.under_way.abandon(lambda one: one == checkpoint_id)
         message = messages.DeclineCheckpoint(self._attempt.attempt_id, checkpoint_id, reason, text)
         self._attempt.host.send(message)
 
@@ -422,7 +422,7 @@ class TaskCheckpoints:
         self._inputs_in_flight.clear()
         if self._outputs is None or not (barrier.is_unaligned or barrier.is_timeoutable):
             writing.outputs = {}
-        if not self._under_way.add(writing):
+        if not self.under_way.add(writing):
             return
         if barrier.is_timeoutable and self._outputs is not None:
             self._time_out_later(barrier)
@@ -433,7 +433,7 @@ class TaskCheckpoints:
         inputs = self._inputs
         assert inputs is not None, "data in flight of a task without inputs"
         until_the_last = inputs.alignment_ms, inputs.processed_bytes
-        if self._under_way.give_inputs(checkpoint_id, channels, *until_the_last):
+        if self.under_way.give_inputs(checkpoint_id, channels, *until_the_last):
             self.go_on(checkpoint_id)
         else:
             self._inputs_in_flight[checkpoint_id] = channels
@@ -441,13 +441,13 @@ class TaskCheckpoints:
     def go_on(self, checkpoint_id: int) -> None:
         """Write the snapshot, if all of its data in flight is there. Any thread."""
         outputs = None if self._outputs is None else self._outputs.of(checkpoint_id)
-        writing = self._under_way.submit(checkpoint_id, outputs)
+        writing = self.under_way.submit(checkpoint_id, outputs)
         if writing is None:
             return
         if self._outputs is not None:
             self._outputs.forget(checkpoint_id)
         if not self._attempt.host.snapshot_writers.submit(lambda: self._write(writing)):
-            self._under_way.ended(writing, is_kept=False)
+            self.under_way.ended(writing, is_kept=False)
             text = f"{MAX_WAITING} snapshots already wait to be written on this TaskManager"
             self.decline(checkpoint_id, messages.CheckpointFailureReason.ASYNC_EXCEPTION, text)
 
@@ -467,11 +467,11 @@ class TaskCheckpoints:
         """Whether nothing is being written, so that the driver has been told everything. Snapshots that wait for data in flight do not
         count: when the task ends, that data never comes.
         """
-        return not self._under_way.is_any_submitted
+        return not self.under_way.is_any_submitted
 
     def abandon(self) -> None:
         """Drop all snapshots: the attempt does not finish."""
-        self._under_way.abandon(lambda _checkpoint_id: True)
+        self.under_way.abandon(lambda _checkpoint_id: True)
 
     # ------------------------------------------------------------------ a writing thread
 
@@ -500,7 +500,7 @@ class TaskCheckpoints:
             text = f"{type(error).__name__}: {error}"
             self.decline(checkpoint_id, messages.CheckpointFailureReason.ASYNC_EXCEPTION, text)
         finally:
-            self._under_way.ended(writing, is_kept=is_kept)
+            self.under_way.ended(writing, is_kept=is_kept)
             self._attempt.wake()
 
     def _written(self, writing: Writing) -> checkpoints.SubtaskState:

@@ -110,7 +110,7 @@ class TaskThread(TaskAttempt):
         self._life = TaskLifecycle()
         self._life_lock = threading.Lock()
         self._failure: BaseException | None = None
-        self._built: BuiltTask | None = None
+        self.built: BuiltTask | None = None
         self._output = FinalOutput()
         self._is_closed = False
         self._is_awaiting_consumers = False
@@ -148,7 +148,7 @@ class TaskThread(TaskAttempt):
     @property
     def waiting_input(self) -> int | None:
         """As `BuiltTask.waiting_input`; None too before it is built, and at its end."""
-        built = None if self._is_awaiting_consumers else self._built
+        built = None if self._is_awaiting_consumers else self.built
         return None if built is None else built.waiting_input
 
     def join(self, timeout_s: float) -> None:
@@ -278,13 +278,13 @@ class TaskThread(TaskAttempt):
         self._advance(ExecutionState.DEPLOYING)
         spec: ChainSpec = deserialize_program(self._chain_blob)
         self.head_uid = spec.operators[0].uid
-        self._built = build_task(self, self.checkpoints, spec)
-        self.metrics = TaskMetrics(self._built, self, self.checkpoints)
+        self.built = build_task(self, self.checkpoints, spec)
+        self.metrics = TaskMetrics(self.built, self, self.checkpoints)
         self._advance(ExecutionState.INITIALIZING)
-        self.metrics.measure_start(self._built.start)
+        self.metrics.measure_start(self.built.start)
         self._advance(ExecutionState.RUNNING)
         self.processor.run_mailbox_loop()
-        self._await_consumers(self._built)
+        self._await_consumers(self.built)
         self._await(lambda: self.checkpoints.is_settled)
         self.processor.mailbox.quiesce()
         self.processor.drain()
@@ -302,7 +302,7 @@ class TaskThread(TaskAttempt):
 
     def _process_input(self, processor: MailboxProcessor) -> None:
         """The default action: one bounded turn, then the move that its outcome asks for."""
-        built = self._built
+        built = self.built
         assert built is not None
         task = built.task
         status = task.process_input()
@@ -341,8 +341,8 @@ class TaskThread(TaskAttempt):
         return threading.get_ident() == self._thread.ident
 
     def _with_built(self, action: Callable[[BuiltTask], None]) -> None:
-        if self._built is not None:
-            action(self._built)
+        if self.built is not None:
+            action(self.built)
 
     def _clean_up(self, failure: FailureInfo | None) -> None:
         """Release everything after a failure or cancel."""
@@ -359,9 +359,9 @@ class TaskThread(TaskAttempt):
             _LOG.exception("attempt=%s clean-up failed", self.attempt_id)
 
     def _close_operators(self) -> None:
-        if self._built is not None and not self._is_closed:
+        if self.built is not None and not self._is_closed:
             self._is_closed = True
-            self._built.chain.close()
+            self.built.chain.close()
 
     def _describe(self, error: BaseException) -> FailureInfo:
         where = _place_of(self.deployment)

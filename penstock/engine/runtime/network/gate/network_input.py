@@ -361,7 +361,7 @@ class UnionInputGate:
     ) -> None:
         """`makers`: make the gates, whose listener is the union. Raises: EngineBug: fewer than two gates, or two with the same index."""
         self.last_channel = -1
-        self._ready: ReadyQueue[_Member] = ReadyQueue(lock, listener)
+        self.ready: ReadyQueue[_Member] = ReadyQueue(lock, listener)
         self._members: list[_Member] = []
         self.channels = 0
         for make in makers:
@@ -402,15 +402,15 @@ class UnionInputGate:
     # ------------------------------------------------------------------ any thread
 
     def on_gate_available(self, member: _Member) -> None:
-        self._ready.offer(member)
+        self.ready.offer(member)
 
     def on_gate_announced(self) -> None:
-        self._ready.listener.notify_announced()
+        self.ready.listener.notify_announced()
 
     def on_gate_priority(self, member: _Member) -> None:
         # Otherwise it has been polled since.
         if member.gate.has_priority:
-            self._ready.offer_priority(member)
+            self.ready.offer_priority(member)
 
     # ------------------------------------------------------------------ mailbox thread
 
@@ -420,7 +420,7 @@ class UnionInputGate:
 
     @property
     def is_available(self) -> bool:
-        return len(self._ready) > 0 or self.is_finished
+        return len(self.ready) > 0 or self.is_finished
 
     @property
     def end_of_data(self) -> EndOfDataStatus:
@@ -437,7 +437,7 @@ class UnionInputGate:
 
     @property
     def has_priority(self) -> bool:
-        return self._ready.has_priority
+        return self.ready.has_priority
 
     def overtaken(self, place: int, sequence: int) -> Sequence[Batch]:
         """As `SingleInputGate.overtaken`, with the channel's index in the union."""
@@ -458,7 +458,7 @@ class UnionInputGate:
     def poll(self) -> Polled | None:
         """One element of the gate that has waited longest, or None for now. Raises: as `SingleInputGate.poll`."""
         while True:
-            member = self._ready.take()
+            member = self.ready.take()
             if member is None:
                 return None
             gate = member.gate
@@ -466,7 +466,7 @@ class UnionInputGate:
             if polled is None:
                 continue
             if gate.has_more:
-                self._ready.put_back(member, has_priority=gate.has_priority)
+                self.ready.put_back(member, has_priority=gate.has_priority)
             self.last_channel = member.offset + gate.last_channel
             return polled
 

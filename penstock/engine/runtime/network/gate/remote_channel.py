@@ -45,8 +45,18 @@ class RemoteInputChannel(InputChannel):
     """A channel from another TaskManager. `partition_id`, `subpartition`: what it reads; `location`: where that is."""
 
     __slots__ = (
-        "_backoff", "_client", "_decoder", "_expected", "_frames", "_is_answered", "_lock",
-        "credit", "location", "partition_id", "queued_bytes", "subpartition",
+        "_backoff",
+        "_client",
+        "_decoder",
+        "_is_answered",
+        "_lock",
+        "credit",
+        "expected",
+        "frames",
+        "location",
+        "partition_id",
+        "queued_bytes",
+        "subpartition",
     )  # fmt: skip
 
     def __init__(
@@ -70,11 +80,11 @@ class RemoteInputChannel(InputChannel):
             gate.buffers.exclusive, gate.pool, self._on_floating_offered, most
         )
         self._lock: AbstractContextManager[Any] = context.new_lock()
-        self._frames: PrioritizedDeque[ReceivedFrame] = PrioritizedDeque()
+        self.frames: PrioritizedDeque[ReceivedFrame] = PrioritizedDeque()
         self._decoder = ChannelDecoder(context.loads)
         self._client: PartitionClient | None = None
         self._is_answered = False
-        self._expected = 0
+        self.expected = 0
         self._backoff = (
             ListenerBackoff(settings.request_timeout_ms, settings.max_backoff_ms)
             if settings.request_timeout_ms > 0
@@ -167,10 +177,10 @@ class RemoteInputChannel(InputChannel):
                 is_floating = self.credit.take() if takes_buffer else None
                 frame = ReceivedFrame(kind, payload, sequence, is_floating)
                 if has_priority:
-                    self._frames.add_priority(frame)
+                    self.frames.add_priority(frame)
                 else:
-                    self._frames.add(frame)
-                is_first_priority = has_priority and self._frames.priority_count == 1
+                    self.frames.add(frame)
+                is_first_priority = has_priority and self.frames.priority_count == 1
                 self.queued_bytes += len(payload)
                 self.credit.on_backlog(backlog)
                 is_answer, self._is_answered = not self._is_answered, True
@@ -206,23 +216,23 @@ class RemoteInputChannel(InputChannel):
             self.announce_row_limit()
 
     def _check_sequence(self, sequence: int) -> None:
-        if sequence != self._expected:
+        if sequence != self.expected:
             raise BufferReordering(
-                f"frame {sequence} of {self.partition_id} came where {self._expected} was due: a "
+                f"frame {sequence} of {self.partition_id} came where {self.expected} was due: a "
                 f"frame was lost, repeated or overtaken on the way from {self.location.resource_id}"
             )
-        self._expected = following(sequence)
+        self.expected = following(sequence)
 
     # ------------------------------------------------------------------ mailbox thread
 
     def poll(self) -> Polled | None:
         with self._lock:
-            frame = self._frames.poll()
+            frame = self.frames.poll()
             if frame is not None:
                 gives_back = self._on_taken(frame)
                 credit = self._credit_to_tell()
                 next_type = self._next_type()
-                behind = len(self._frames)
+                behind = len(self.frames)
         if frame is None:
             # Only after the frames that came before the error.
             self.check_error()
@@ -238,16 +248,16 @@ class RemoteInputChannel(InputChannel):
     def overtaken(self, sequence: int) -> Sequence[Batch]:
         """Their buffers stay filled, because the batches are read later, in their turn."""
         with self._lock:
-            frames = [one for one in self._frames if is_before(one.sequence, sequence)]
+            frames = [one for one in self.frames if is_before(one.sequence, sequence)]
         decoder = self._decoder.ahead()
         found = (decoder.decode(one.kind, one.payload) for one in frames)
         return [one for one in found if isinstance(one, (RowBatch, ColumnBatch))]
 
     def prioritize(self, sequence: int) -> None:
         with self._lock:
-            found = next((one for one in self._frames if one.sequence == sequence), None)
+            found = next((one for one in self.frames if one.sequence == sequence), None)
             if found is not None:
-                self._frames.prioritize(found)
+                self.frames.prioritize(found)
         if found is not None:
             self.gate.on_channel_priority(self, None)
 
@@ -260,21 +270,21 @@ class RemoteInputChannel(InputChannel):
         return frame.is_floating or self.credit.recycle_exclusive()[0]
 
     def _next_type(self) -> NextType:
-        head = self._frames.peek()
+        head = self.frames.peek()
         if head is None:
             return NextType.NONE if self._error is None else NextType.EVENT
-        if self._frames.priority_count:
+        if self.frames.priority_count:
             return NextType.PRIORITY_EVENT
         return NextType.DATA if head.kind <= FrameKind.COLUMNS else NextType.EVENT
 
     @property
     def queued_buffers(self) -> int:
-        return len(self._frames)
+        return len(self.frames)
 
     @property
     def buffers_in_use(self) -> int:
         """Queued frames, and the sender's backlog beyond the exclusive buffers."""
-        return len(self._frames) + max(0, self.credit.required - self.credit.exclusive)
+        return len(self.frames) + max(0, self.credit.required - self.credit.exclusive)
 
     def resume(self) -> None:
         if self._client is not None:
@@ -310,8 +320,8 @@ class RemoteInputChannel(InputChannel):
                 return
             self.is_released = True
             floating = self.credit.release_floating()
-            floating += sum(1 for frame in self._frames if frame.is_floating)
-            self._frames.clear()
+            floating += sum(1 for frame in self.frames if frame.is_floating)
+            self.frames.clear()
             self.queued_bytes = 0
             client = self._client
         for _ in range(floating):

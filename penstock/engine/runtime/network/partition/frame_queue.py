@@ -40,12 +40,12 @@ class FrameQueue:
     """
 
     __slots__ = (
-        "_delivers_empty", "_flush_requested", "_queue", "frames", "is_blocked", "is_finished", "is_one_with_consumer", "row_limit", "rows",
+        "_delivers_empty", "_flush_requested", "entries", "frames", "is_blocked", "is_finished", "is_one_with_consumer", "row_limit", "rows",
         "tail",
     )  # fmt: skip
 
     def __init__(self, *, delivers_empty: bool) -> None:
-        self._queue: PrioritizedDeque[Any] = PrioritizedDeque()
+        self.entries: PrioritizedDeque[Any] = PrioritizedDeque()
         self._delivers_empty = delivers_empty
         self._flush_requested = False
         self.tail: Frame | None = None
@@ -57,14 +57,14 @@ class FrameQueue:
         self.is_one_with_consumer = False
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self.entries)
 
     # ---------------------------------------------------------------- adding
 
     def add_frame(self, batch: Batch, rows: int, *, is_finished: bool) -> bool:
         """Add a frame of its own. Returns whether to notify the consumer."""
         frame = Frame(batch, rows)
-        self._queue.add(frame)
+        self.entries.add(frame)
         self.frames += 1
         self.rows += rows
         self.tail = None if is_finished else frame
@@ -73,7 +73,7 @@ class FrameQueue:
     def add_event(self, event: Element) -> bool:
         """Returns as `add_frame`."""
         self.tail = None
-        self._queue.add(event)
+        self.entries.add(event)
         return self.is_news
 
     def takes(self, batch: Batch) -> bool:
@@ -97,14 +97,14 @@ class FrameQueue:
         if self.tail is None:
             return False
         self.tail = None
-        return len(self._queue) == 1 and self.is_news
+        return len(self.entries) == 1 and self.is_news
 
     def flush(self) -> bool:
         """Make the tail's rows visible. Returns as `add_frame`."""
-        size = len(self._queue)
+        size = len(self.entries)
         if size == 0 or self._flush_requested:
             return False
-        head = self._queue.peek()
+        head = self.entries.peek()
         is_empty = size == 1 and type(head) is Frame and not head.batches
         self._flush_requested = not is_empty
         # If there are several entries, the consumer was notified when the second one came, or
@@ -118,7 +118,7 @@ class FrameQueue:
 
     def _finished_count(self) -> int:
         """How many entries are finished. The last one counts only if it is alone and finished."""
-        size = len(self._queue)
+        size = len(self.entries)
         if size == 1 and self.tail is None:
             return 1
         return size - 1 if size > 1 else 0
@@ -128,28 +128,28 @@ class FrameQueue:
     def add_priority(self, event: Element) -> list[Batch]:
         """Insert an event before all entries without priority. Returns the data that it overtakes, which stays in its place."""
         self.tail = None
-        self._queue.add_priority(event)
-        return _batches_of(islice(self._queue, self._queue.priority_count, None))
+        self.entries.add_priority(event)
+        return _batches_of(islice(self.entries, self.entries.priority_count, None))
 
     def replace_by_priority(self, event: object, replacement: Element) -> list[Batch]:
         """Remove an event, and insert another one before all entries without priority. Returns the data that stood
         before the event.
         """
-        before = _batches_of(_until(self._queue, event))
-        self._queue.remove(event)
-        self._queue.add_priority(replacement)
+        before = _batches_of(_until(self.entries, event))
+        self.entries.remove(event)
+        self.entries.add_priority(replacement)
         return before
 
     @property
     def is_first_priority(self) -> bool:
         """Whether the element with priority that has just come is the first one, so that the consumer has to be notified."""
-        return self._queue.priority_count == 1 and not self.is_blocked
+        return self.entries.priority_count == 1 and not self.is_blocked
 
     # ---------------------------------------------------------------- taking
 
     def take(self) -> Any:
         """The next event, or the batches of the next frame; None for now."""
-        queue = self._queue
+        queue = self.entries
         while not self.is_blocked:
             head = queue.peek()
             if head is None:
@@ -181,10 +181,10 @@ class FrameQueue:
     @property
     def backlog(self) -> int:
         """How many data frames a consumer can read. The last one counts only if it is flushed or followed by another entry."""
-        if self.is_blocked or not self._queue:
+        if self.is_blocked or not self.entries:
             return 0
         is_all = self._flush_requested or self.is_finished
-        if is_all or type(self._queue.peek_last()) is not Frame:
+        if is_all or type(self.entries.peek_last()) is not Frame:
             return self.frames
         return max(self.frames - 1, 0)
 
@@ -193,17 +193,17 @@ class FrameQueue:
         """What the next `take` would give. A partly filled frame counts only if it is flushed."""
         if self.is_blocked or not (self._flush_requested or self._finished_count()):
             return NextType.NONE
-        head = self._queue.peek()
+        head = self.entries.peek()
         if type(head) is Frame:
             return NextType.DATA
         if head is None:
             return NextType.NONE
-        return NextType.PRIORITY_EVENT if self._queue.priority_count else NextType.EVENT
+        return NextType.PRIORITY_EVENT if self.entries.priority_count else NextType.EVENT
 
     @property
     def is_full(self) -> bool:
         """Whether the producer has to wait: for the number of entries, without a frame that is still being filled, or of records."""
-        if len(self._queue) - (self.tail is not None) >= MAX_QUEUED:
+        if len(self.entries) - (self.tail is not None) >= MAX_QUEUED:
             return True
         if self.row_limit == 1 and self.is_one_with_consumer:
             return True
@@ -217,7 +217,7 @@ class FrameQueue:
 
     def clear(self) -> int:
         """Drop everything. Returns how many data frames there were."""
-        self._queue.clear()
+        self.entries.clear()
         self.tail = None
         self.rows = 0
         dropped, self.frames = self.frames, 0

@@ -92,14 +92,14 @@ class GridWindowOperator(_AddingWindows):
         assert self.evictor is None, "an evictor needs RecordWindowOperator"
         super().prepare(runtime_context)
         self._result = self.contents.result()
-        self._tables = self.windows.window_tables(
+        self.tables = self.windows.window_tables(
             GRID, self._info(), folding(self, self.contents.fold())
         )
         self._result_pauses = Pauses(self.timers.now_ms, MAX_EMIT)
-        self._to_fire, self._to_forget = self._tables.waiting, self._tables.fired
+        self._to_fire, self._to_forget = self.tables.waiting, self.tables.fired
         # The watermark is not restored. Until the first one comes, windows that had fired take
         # records as if they had not.
-        self._fired_before = set(self._tables.fired)
+        self._fired_before = set(self.tables.fired)
         self._open_key: Any = None
 
     def shape(self) -> str:
@@ -219,13 +219,13 @@ class GridWindowOperator(_AddingWindows):
             return False
         self._announce(start)
         skeys, values, stamps = members
-        self._tables.add(start, skeys, self.watched(values, stamps))
+        self.tables.add(start, skeys, self.watched(values, stamps))
         if self._fired_before and start in self._fired_before:
-            self._tables.let_wait(start, skeys)
+            self.tables.let_wait(start, skeys)
         return True
 
     def _announce(self, start: int) -> None:
-        known = self._tables.known
+        known = self.tables.known
         if start not in known:
             known.add(start)
             if self._waits(start):
@@ -247,9 +247,9 @@ class GridWindowOperator(_AddingWindows):
         watched = self.watched(values, stamps)
         for skey, value, stamp in zip(skeys, watched, stamps.tolist(), strict=False):
             self.context.fired_at_ms = stamp
-            self._tables.add(start, (skey,), (value,))
+            self.tables.add(start, (skey,), (value,))
             if not self.is_put_aside:
-                kept = self._tables.get(start, skey)
+                kept = self.tables.get(start, skey)
                 yield from self._call_with(skey, window, kept, collector)
         self.context.fired_at_ms = None
 
@@ -285,11 +285,11 @@ class GridWindowOperator(_AddingWindows):
     def _end_keys(self, collector: StampedCollector) -> Iterator[RowBatch]:
         """Fire and drop all windows, one key after the other."""
         kept_by_key: dict[Any, list[tuple[int, Any]]] = {}
-        for start in sorted(self._tables.known):
-            for skey, kept in self._tables.rows(start):
+        for start in sorted(self.tables.known):
+            for skey, kept in self.tables.rows(start):
                 kept_by_key.setdefault(skey, []).append((start, kept))
-            self._tables.drop(start)
-        for places in (self._tables.known, self._to_fire, self._to_forget):
+            self.tables.drop(start)
+        for places in (self.tables.known, self._to_fire, self._to_forget):
             places.clear()
         self._is_between_keys = True
         for skey, windows in kept_by_key.items():
@@ -332,13 +332,13 @@ class GridWindowOperator(_AddingWindows):
         self._pauses.begin()
         self._result_pauses.begin()
         window_at, last_of = self._grid.window, self._grid.last_ms
-        for start in sorted(s for s in self._tables.some_wait if last_of(s) <= now):
-            rows = self._tables.take_waiting(start)
+        for start in sorted(s for s in self.tables.some_wait if last_of(s) <= now):
+            rows = self.tables.take_waiting(start)
             yield from self._fire(window_at(start), rows)
         while self._to_fire and (last := last_of(self._to_fire[0])) <= now:
             self._forget_until(last - 1)
             start = heappop(self._to_fire)
-            yield from self._fire(window_at(start), self._tables.rows(start))
+            yield from self._fire(window_at(start), self.tables.rows(start))
             if self.allowed_lateness_ms == 0 or last == MAX_WATERMARK:
                 self._forget(start)
             else:
@@ -379,10 +379,10 @@ class GridWindowOperator(_AddingWindows):
     def _forget(self, start: int) -> None:
         if self._clear is not None:
             window = self._grid.window(start)
-            for skey, _ in self._tables.rows(start):
+            for skey, _ in self.tables.rows(start):
                 self.clear_window_state(skey, window)
-        self._tables.drop(start)
-        self._tables.known.discard(start)
+        self.tables.drop(start)
+        self.tables.known.discard(start)
 
 
 def _cuts(panes: Int64s) -> Int64s:

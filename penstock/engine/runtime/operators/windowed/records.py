@@ -102,7 +102,7 @@ class RecordWindowOperator(WindowOperator):
         self._trigger_context = _TriggerContext(self, runtime_context)
         contents = self.contents.descriptor()
         contents.stored_type = self.contents.stored_type(self.windows.owner.records)
-        self._contents = self.windows.of(contents)
+        self.window_state = self.windows.of(contents)
         self._sessions = self.state.get_state(ValueStateDescriptor(SESSIONS))
 
     def shape(self) -> str:
@@ -171,7 +171,7 @@ class RecordWindowOperator(WindowOperator):
     ) -> Iterator[RowBatch]:
         self.windows.namespace = state_window
         kept = (value, self.stamp) if self.evictor is not None else value
-        absorbing(self._contents).add(kept)
+        absorbing(self.window_state).add(kept)
         self._trigger_context.window = window
         trigger = self._trigger
         result = trigger.on_element(value, self.stamp, window, self._trigger_context)
@@ -205,7 +205,7 @@ class RecordWindowOperator(WindowOperator):
                 else self.timers.delete_processing
             )
             delete(self.cleanup_ms(window), self.state.skey, window)
-        absorbing(self._contents).merge_namespaces(state_window, merged_states)
+        absorbing(self.window_state).merge_namespaces(state_window, merged_states)
 
     def _refuse_late_merge(self, result: Any) -> None:
         if self._assigner.is_event_time():
@@ -303,7 +303,7 @@ class RecordWindowOperator(WindowOperator):
 
     def _purge(self, state_window: Any) -> None:
         self.windows.namespace = state_window
-        self._contents.clear()
+        self.window_state.clear()
 
     # ------------------------------------------------------------------ firing
 
@@ -319,9 +319,9 @@ class RecordWindowOperator(WindowOperator):
         self, window: Any, state_window: Any, collector: StampedCollector
     ) -> Iterator[RowBatch]:
         self.windows.namespace = state_window
-        if not absorbing(self._contents).has_value():
+        if not absorbing(self.window_state).has_value():
             return
-        kept = absorbing(self._contents).get()
+        kept = absorbing(self.window_state).get()
         # A window may go on after it has fired, and emitted results must not change with it.
         elements: list[Any] = kept if self.contents.function is None else [own_copy(kept)]
         evictor = self.evictor
@@ -334,4 +334,4 @@ class RecordWindowOperator(WindowOperator):
         if evictor.do_evict_after:
             pairs = evictor.kept(pairs)
         self.windows.namespace = state_window
-        self._contents.update(pairs)  # type: ignore[attr-defined] # with an evictor: a ListState
+        self.window_state.update(pairs)  # type: ignore[attr-defined] # with an evictor: a ListState

@@ -157,12 +157,12 @@ def test_a_folder_that_others_may_write_is_told_of_before_anything_is_stored(sto
 
 def test_a_file_is_exchanged_too_late(places, monkeypatch):
     """Between the check of a file and its reading."""
-    opened = LocalFiles._opened
+    opened = LocalFiles.opened
 
     def then_exchanged(files, path):
         file = opened(files, path)
         places["metadata"].replace(path)
         return file
 
-    monkeypatch.setattr(LocalFiles, "_opened", then_exchanged)
+    monkeypatch.setattr(LocalFiles, "opened", then_exchanged)
     assert LocalFiles().read(str(places["state"])) == LARGE

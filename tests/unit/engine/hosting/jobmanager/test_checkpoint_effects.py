@@ -48,7 +48,7 @@ class Recorder:
         self.shell = MachineShell(parts, sent, None, None, checkpoints, lambda: None)
 
     def carry_out(self, effect) -> object:
-        machine_shell._JOB_EFFECTS[type(effect)](self.shell, effect)
+        machine_shell.JOB_EFFECTS[type(effect)](self.shell, effect)
         return self.done[-1]
 
 
@@ -102,5 +102,5 @@ def test_the_checkpoints_of_a_job_that_is_left_to_another_driver_stay(
     recorder.shell.guard.is_recoverable = is_recoverable
     recorder.shell.status = status
     discard = DiscardCheckpoint(CHECKPOINT)
-    machine_shell._JOB_EFFECTS[DiscardCheckpoint](recorder.shell, discard)
+    machine_shell.JOB_EFFECTS[DiscardCheckpoint](recorder.shell, discard)
     assert recorder.done == ([] if is_kept else [discard])

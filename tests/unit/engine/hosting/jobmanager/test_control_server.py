@@ -113,9 +113,9 @@ def test_a_connection_that_comes_as_the_server_closes_is_closed(recorder):
         server = ControlServer(SECRET, recorder)
         address = "127.0.0.1", await server.open(Endpoint("127.0.0.1"))
         with socket.create_connection(address) as client:
-            accepted = server._socket.accept()[0]
-            server._socket = Once(accepted, server._socket)
-            server._accept()
+            accepted = server.listening.accept()[0]
+            server.listening = Once(accepted, server.listening)
+            server.accept()
             await server.close()
             assert accepted.fileno() == -1
             assert client.recv(1) == b""
@@ -239,9 +239,9 @@ def test_a_peer_that_does_not_answer_the_end_of_tls_leaves_nothing_open(recorder
     numbers = []
 
     class Watched(ControlServer):
-        async def _authenticate(self, reader, writer):
+        async def authenticate(self, reader, writer):
             numbers.append(writer.get_extra_info("socket").fileno)
-            return await super()._authenticate(reader, writer)
+            return await super().authenticate(reader, writer)
 
     async def served():
         server = Watched(SECRET, recorder)

@@ -204,7 +204,7 @@ def test_a_pause_of_the_driver_itself_is_no_silence(watched):
 
 def test_a_starved_taskmanager_whose_kernel_answers_is_kept_and_told_of_once(watched):
     watch, shell, clock = watched
-    shell.links._links[TM].control.kernel_answers = True
+    shell.links.by_id[TM].control.kernel_answers = True
     pass_time(watch, clock, 20_000)
     assert shell.lost == []
     ((named, cause),) = shell.observer.starved
@@ -226,7 +226,7 @@ def test_a_supervisors_kernel_answers_for_its_taskmanager_too(watched):
 
 def test_a_starved_taskmanager_is_lost_when_it_stays_silent(watched):
     watch, shell, clock = watched
-    shell.links._links[TM].control.kernel_answers = True
+    shell.links.by_id[TM].control.kernel_answers = True
     pass_time(watch, clock, 29_000)
     assert shell.lost == []
     pass_time(watch, clock, 2000)
@@ -250,7 +250,7 @@ def test_the_option_that_decides_is_the_one_that_is_named(watched):
     )
     watch = TaskManagerWatch(shell, Provider(), shell.observer, settings, lambda: False)
     watch.registered(TM)
-    shell.links._links[TM].control.kernel_answers = True
+    shell.links.by_id[TM].control.kernel_answers = True
     pass_time(watch, clock, 41_000)
     ((_, cause),) = shell.lost
     assert "raise heartbeat.timeout (now 40 s)" in cause
@@ -259,7 +259,7 @@ def test_the_option_that_decides_is_the_one_that_is_named(watched):
 
 def test_a_starved_taskmanager_is_lost_when_its_kernel_no_longer_answers(watched):
     watch, shell, clock = watched
-    control = shell.links._links[TM].control
+    control = shell.links.by_id[TM].control
     control.kernel_answers = True
     pass_time(watch, clock, 10_000)
     control.kernel_answers = False
@@ -269,7 +269,7 @@ def test_a_starved_taskmanager_is_lost_when_its_kernel_no_longer_answers(watched
 
 def test_a_stopped_process_is_lost_although_its_kernel_answers(watched):
     watch, shell, clock = watched
-    shell.links._links[TM].control.kernel_answers = True
+    shell.links.by_id[TM].control.kernel_answers = True
     pass_time(watch, clock, 1000)
     watch.stopped(TM)
     pass_time(watch, clock, 2100)
@@ -279,7 +279,7 @@ def test_a_stopped_process_is_lost_although_its_kernel_answers(watched):
 
 def test_a_host_that_sees_its_taskmanagers_vouches_for_them(watched):
     watch, shell, clock = watched
-    watch._provider.seen[TM] = 7
+    watch.provider.seen[TM] = 7
     pass_time(watch, clock, 20_000)
     assert shell.lost == []
     assert shell.observer.starved == []
@@ -361,7 +361,7 @@ def test_a_job_that_fails_without_spark_is_left_to_other_drivers(
     own.shell = SimpleNamespace(status=status, failure=FailureInfo("Lost", "no slots"))
     own.parts = SimpleNamespace(guard=guard, provider=SimpleNamespace(gone=lambda: gone))
     own.started_ms, own.job_graph = 0, SimpleNamespace(job_id="job")
-    own._end_leadership()
+    own.end_leadership()
     assert own.status is expected
     assert [one.status for one in recorded] == ([] if expected is JobStatus.SUSPENDED else [status])
     if expected is JobStatus.SUSPENDED:

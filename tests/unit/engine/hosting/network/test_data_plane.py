@@ -349,7 +349,7 @@ def test_a_consumer_that_does_not_read_holds_up_nobody_else_on_its_connection(pl
         for consumer in others:
             assert consumer.next().values == [value]
     assert not parts[0].is_available
-    held = len(stuck.gate.channel(0)._frames)
+    held = len(stuck.gate.channel(0).frames)
     assert held == stuck.gate.buffers.exclusive + stuck.gate.buffers.total_floating
     assert stuck.next().values == [0]
 

@@ -86,7 +86,7 @@ def test_a_name_that_another_user_holds_is_left_and_told(caplog):
     """As whoever has learned the name and was faster: the kernel says whose process it is."""
     caplog.set_level(logging.WARNING)
     name, port = ResourceId("tm-2"), 1
-    held = peers._name(CREDENTIALS, name, port)
+    held = peers.local_name(CREDENTIALS, name, port)
     with subprocess.Popen(
         [sys.executable, "-c", SQUATTER, held.hex()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as squatter:

@@ -58,7 +58,7 @@ def test_penstocks_own_folder(temporary):
 def test_a_programs_modules(temporary, monkeypatch):
     monkeypatch.setattr(SparkFiles, "getRootDirectory", lambda: str(temporary))
     contents = b"1", archive_of({"helper.py": ""})
-    installed = worker_imports._install(Archives(("a", "b"), SimpleNamespace(value=contents)))
+    installed = worker_imports.install(Archives(("a", "b"), SimpleNamespace(value=contents)))
     assert sorted(os.listdir(installed.folder)) == ["a.zip", "b"]
     assert open_to_others(temporary) == {}
 

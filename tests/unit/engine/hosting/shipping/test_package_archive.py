@@ -65,7 +65,7 @@ def test_each_module_is_there_with_bytecode_whose_files_are_of_the_archive():
 
 def test_bytecode_that_is_cached_is_not_compiled_again(module, monkeypatch):
     monkeypatch.setattr("builtins.compile", None)
-    found = code_of(archives._bytecode(module, module.read_bytes(), "/there.py"))
+    found = code_of(archives.bytecode_of(module, module.read_bytes(), "/there.py"))
     assert {one.co_filename for one in codes_in(found)} == {"/there.py"}
     assert [one.co_name for one in codes_in(found)][:2] == ["<module>", "answer"]
 
@@ -75,7 +75,7 @@ def test_bytecode_of_a_source_that_has_changed_is_not_used(module):
     module.write_text("ANSWER = 42\n", encoding="utf-8")
     os.utime(module, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
     found = {}
-    exec(code_of(archives._bytecode(module, module.read_bytes(), "/there.py")), found)
+    exec(code_of(archives.bytecode_of(module, module.read_bytes(), "/there.py")), found)
     assert found["ANSWER"] == 42
 
 
@@ -84,5 +84,5 @@ def test_a_folder_in_which_nothing_can_be_cached_is_no_matter(module, monkeypatc
     Path(importlib.util.cache_from_source(str(module))).unlink()
     monkeypatch.setattr(archives.SourceFileLoader, "set_data", lambda *_, **__: None)
     found = {}
-    exec(code_of(archives._bytecode(module, module.read_bytes(), "/there.py")), found)
+    exec(code_of(archives.bytecode_of(module, module.read_bytes(), "/there.py")), found)
     assert callable(found["answer"])

@@ -45,23 +45,23 @@ def taskmanager_body():
         TaskSettings(), checkpointing=TaskCheckpointing("/c"), job_parameters=(("a", "b"),)
     )
     credentials = new_credentials()
-    provider._master = MasterAddress(
+    provider.master_address = MasterAddress(
         "127.0.0.1", 1, credentials, Tickets(credentials), 0.5, settings
     )
-    provider._files = ARCHIVES.files
-    return background_jobs.body_of(provider._config("tm-1", UNSIZED), None)
+    provider.worker_files = ARCHIVES.files
+    return background_jobs.body_of(provider.worker_config("tm-1", UNSIZED), None)
 
 
 BODIES = {
     "a TaskManager": taskmanager_body,
-    "a stage": lambda: spark_runner._task_of(spark_task.Shipped(ARCHIVES, None), None),
-    "a stage that a DataFrame goes on from": lambda: spark_runner._task_of(
+    "a stage": lambda: spark_runner.task_of(spark_task.Shipped(ARCHIVES, None), None),
+    "a stage that a DataFrame goes on from": lambda: spark_runner.task_of(
         spark_task.Shipped(ARCHIVES, None, makes_frame=True), None
     ),
-    "a feed": lambda: feed_server._body(
+    "a feed": lambda: feed_server.feed_body(
         ARCHIVES, ("127.0.0.1", 1, ("127.0.0.1", 2), {"ticket": "00"})
     ),
-    "a spool": lambda: frames._spooling(ARCHIVES, "/folder", None),
+    "a spool": lambda: frames.spooling_body(ARCHIVES, "/folder", None),
 }
 
 

@@ -124,17 +124,17 @@ def test_describing_a_cluster_without_executors_does_not_wait(monkeypatch):
 
 def test_a_stopped_context_is_told_of_and_has_nothing_to_give():
     provider = provider_of()
-    provider._context._jsc = None
+    provider.context._jsc = None
     assert provider.describe() == "the SparkSession was stopped"
     assert provider.max_taskmanagers() == provider.max_taskmanagers(3) == 0
-    assert provider._slots.total() == 0
+    assert provider.spark_slots.total() == 0
     provider.close()
 
 
 def test_a_process_that_cannot_be_submitted_is_reported():
     provider, ended = provider_of(), queue.Queue()
-    provider._context._jsc = None
-    provider._on_ended = lambda resource_id, cause: ended.put((resource_id, cause))
+    provider.context._jsc = None
+    provider.on_ended = lambda resource_id, cause: ended.put((resource_id, cause))
     provider.start(ResourceId("tm-1"))
     resource_id, cause = ended.get()
     assert resource_id == "tm-1"
@@ -152,15 +152,17 @@ def test_slots_are_missing_only_where_spark_has_none_for_those_that_wait(
 ):
     """With processes of its own or with shared workers."""
     provider = provider_of()
-    launcher = SparkLauncher(provider._context, "workers")
+    launcher = SparkLauncher(provider.context, "workers")
     names = {ResourceId(f"tm-{number}") for number in range(3)}
     for one in provider, launcher:
-        monkeypatch.setattr(one._slots, "_task_slots", lambda: slots)
-        monkeypatch.setattr(one._jobs, "is_queued", lambda name: name in sorted(names)[:queued])
-    monkeypatch.setattr(provider._jobs, "running", lambda: names)
+        monkeypatch.setattr(one.spark_slots, "task_slots", lambda: slots)
+        monkeypatch.setattr(
+            one.background_jobs, "is_queued", lambda name: name in sorted(names)[:queued]
+        )
+    monkeypatch.setattr(provider.background_jobs, "running", lambda: names)
     assert provider.has_free_slots() is has_free
     assert launcher.lack_places(names) is not has_free
-    provider._jobs.running = set
+    provider.background_jobs.running = set
 
 
 def queued_provider(monkeypatch, states):
@@ -175,9 +177,9 @@ def queued_provider(monkeypatch, states):
 
     thread = threading.Thread(target=over.wait, daemon=True)
     thread.start()
-    provider._jobs._threads[ResourceId("tm-1")] = thread
-    monkeypatch.setattr(provider._jobs, "_cancel", cancel)
-    monkeypatch.setattr(provider._jobs, "is_queued", lambda _id: states.pop(0))
+    provider.background_jobs.threads[ResourceId("tm-1")] = thread
+    monkeypatch.setattr(provider.background_jobs, "cancel", cancel)
+    monkeypatch.setattr(provider.background_jobs, "is_queued", lambda _id: states.pop(0))
     monkeypatch.setattr(background_jobs, "_CANCEL_AGAIN_S", 0.01)
     return provider, over, cancels
 
@@ -276,7 +278,7 @@ def test_of_batch_jobs_the_network_is_looked_at_and_nothing_else():
 def test_a_warning_is_given_once(operations, monkeypatch, capsys):
     spark = spark_with(spark_executor_pyspark_memory="1g")
     monkeypatch.setattr(session, "active_session", lambda: spark)
-    monkeypatch.setattr(session._Overrides, "warned", set())
+    monkeypatch.setattr(session.Overrides, "warned", set())
     for _ in range(2):
         SparkHost().provider(Settings({}), {UNSIZED: 1})
     assert capsys.readouterr().err.count("spark.executor.pyspark.memory") == 1
@@ -286,7 +288,7 @@ def test_a_warning_is_given_once(operations, monkeypatch, capsys):
 
 
 def test_a_closure_above_the_message_limit_is_refused_with_its_operator(monkeypatch):
-    monkeypatch.setattr(host, "MAX_MESSAGE", host._MESSAGE_MARGIN + 100_000)
+    monkeypatch.setattr(host, "MAX_MESSAGE", host.MESSAGE_MARGIN + 100_000)
     env = StreamExecutionEnvironment.get_execution_environment()
     env.use_executor(MiniCluster(observer=JobObserver()).executor())
     data = os.urandom(200_000)

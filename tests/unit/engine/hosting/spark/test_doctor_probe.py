@@ -9,7 +9,7 @@ def test_a_shared_folder_that_others_may_write_is_told_of_with_the_command_that_
         folder.mkdir()
         (folder / "mark").touch()
     shared.chmod(0o777)
-    found = probe._folder_errors([str(good), str(shared), str(missing)], "mark")
+    found = probe.folder_errors([str(good), str(shared), str(missing)], "mark")
     assert set(found) == {str(shared), str(missing)}
     assert f"chmod go-w {shared}" in found[str(shared)]
     assert "it is not the driver's folder" in found[str(missing)]

@@ -106,5 +106,5 @@ def test_a_stopped_session_tells_nothing():
 def test_what_has_changed_since_the_job_began(looks, expected):
     watch = ExecutorWatch(Context({}))
     for leaving, slots in looks:
-        watch._note(Executors(frozenset(leaving), slots))
+        watch.note(Executors(frozenset(leaving), slots))
     assert watch.changes == expected

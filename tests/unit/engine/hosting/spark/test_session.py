@@ -93,16 +93,16 @@ def test_what_a_killed_program_left_goes_when_the_next_one_begins(program_starte
     [("local[4]", True), ("local-cluster[2,2,1024]", True), ("spark://there:7077", False), ("yarn", False)],
 )  # fmt: skip
 def test_on_a_cluster_spark_finds_the_drivers_address_itself(master, is_on_loopback):
-    conf = spark_session._defaults({}, master)
+    conf = spark_session.default_conf({}, master)
     assert ("spark.driver.host" in conf) is is_on_loopback
     assert ("spark.driver.bindAddress" in conf) is is_on_loopback
 
 
 def test_what_the_launcher_has_set_stays(monkeypatch):
-    monkeypatch.setattr(spark_session._Embedded, "log_file", None)
+    monkeypatch.setattr(spark_session.Embedded, "log_file", None)
     launched = {"spark.app.name": "mine", "spark.driver.host": "there", "spark.ui.enabled": "true"}
-    assert not spark_session._defaults(launched, "local[4]").keys() & launched.keys()
-    assert spark_session._defaults({"spark.app.name": "pyspark-shell"}, "yarn") == {
+    assert not spark_session.default_conf(launched, "local[4]").keys() & launched.keys()
+    assert spark_session.default_conf({"spark.app.name": "pyspark-shell"}, "yarn") == {
         "spark.app.name": "penstock"
     }
 
@@ -118,7 +118,7 @@ def test_what_the_launcher_has_set_stays(monkeypatch):
     ids=["not set", "on a cluster", "Flink's default", "local"],
 )
 def test_a_spark_that_is_started_here_runs_the_programs_interpreter(wanted, master, python):
-    assert spark_session._python_for(master, Settings(wanted)) == python
+    assert spark_session.python_for(master, Settings(wanted)) == python
 
 
 @pytest.mark.parametrize(

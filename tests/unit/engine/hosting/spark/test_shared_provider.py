@@ -40,17 +40,17 @@ def free(monkeypatch):
     """How many TaskManagers a job that needs so many may start, and which idle workers are left."""
 
     def asked(cluster, needed):
-        monkeypatch.setattr(shared_provider, "idle_workers", lambda _context: list(cluster.idle))
+        monkeypatch.setattr(shared_provider, "idle_workers", lambda context: list(cluster.idle))
         monkeypatch.setattr(
-            shared_provider, "make_room", lambda _context, *told: cluster.make_room(*told)
+            shared_provider, "make_room", lambda context, *told: cluster.make_room(*told)
         )
         monkeypatch.setattr(SharingProvider, "_workers", cluster)
         monkeypatch.setattr(SharingProvider, "_settings", lambda *_: SimpleNamespace(kind=OWN))
         provider = SharingProvider.__new__(SharingProvider)
-        provider._context, provider._slots = None, cluster
-        provider._needed, provider.slots_per_taskmanager = needed, 1
-        provider._sharing = SimpleNamespace(takes_whole=False)
-        return provider._free(needed), cluster.idle
+        provider.context, provider.spark_slots = None, cluster
+        provider.needed, provider.slots_per_taskmanager = needed, 1
+        provider.sharing = SimpleNamespace(takes_whole=False)
+        return provider.free_slots(needed), cluster.idle
 
     return asked
 
@@ -77,11 +77,11 @@ def test_a_job_that_grows_later_may_have_what_idle_workers_hold(free):
 @pytest.mark.parametrize(("slots", "share"), [(4, 256), (2, 128), (1, 64)])
 def test_a_taskmanager_has_its_share_of_a_workers_network_memory(slots, share):
     worker = SimpleNamespace(slots_per_taskmanager=4)
-    found = SharingProvider._task_settings(worker, TaskSettings(), slots, UNSIZED)
+    found = SharingProvider.task_settings_for(worker, TaskSettings(), slots, UNSIZED)
     assert found.network.memory_bytes == share << 20
 
 
 def test_a_taskmanager_of_a_given_size_has_a_worker_of_its_own():
     worker, size = SimpleNamespace(slots_per_taskmanager=4), slot_size({"cpu": 2})
-    found = SharingProvider._task_settings(worker, TaskSettings(), 1, size)
+    found = SharingProvider.task_settings_for(worker, TaskSettings(), 1, size)
     assert found == TaskSettings()

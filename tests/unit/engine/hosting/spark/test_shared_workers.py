@@ -16,7 +16,7 @@ async def look(fed, *, is_ending):
     loop = asyncio.get_running_loop()
     if is_ending:
         await loop.shutdown_default_executor()
-    await SharedWorkers._look_who_waits(pool(fed, loop))
+    await SharedWorkers.look_who_waits(pool(fed, loop))
 
 
 def test_idle_workers_are_given_up_where_others_wait():

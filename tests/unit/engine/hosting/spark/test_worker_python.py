@@ -100,7 +100,7 @@ def looked(monkeypatch):
             worker_python, "_answer", lambda context: asked.append(context) or found
         )
         monkeypatch.setattr(worker_python, "_here", lambda: HERE)
-        monkeypatch.setattr(worker_python._Known, "looks", {})
+        monkeypatch.setattr(worker_python.Known, "looks", {})
         return asked
 
     return prepare
@@ -175,7 +175,7 @@ def busy(monkeypatch):
 
     monkeypatch.setattr(worker_python, "_answer", answer)
     monkeypatch.setattr(worker_python, "_here", lambda: HERE)
-    monkeypatch.setattr(worker_python._Known, "looks", {})
+    monkeypatch.setattr(worker_python.Known, "looks", {})
     monkeypatch.setattr(worker_python.SparkSlots, "describe", lambda _slots: "2 slots, 2 in use")
     yield one
     one.free.set()

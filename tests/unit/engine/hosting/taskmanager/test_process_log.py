@@ -178,14 +178,14 @@ def test_more_different_warnings_than_the_wire_should_carry_are_counted(process,
 
 def test_a_finalizer_that_logs_while_lines_are_folded_waits_for_nothing(process, monkeypatch):
     """Python's collector may run within any call, also where the lock of the fold is held."""
-    due = process.log._folding.due
+    due = process.log.folding.due
 
     def collects(*arguments, **more):
-        if not process.log._folding.left_out:  # Once.
+        if not process.log.folding.left_out:  # Once.
             LOG.warning("connection was not closed")
         return due(*arguments, **more)
 
-    monkeypatch.setattr(process.log._folding, "due", collects)
+    monkeypatch.setattr(process.log.folding, "due", collects)
     with process:
         LOG.warning("first")
     process.log.tick()

@@ -237,7 +237,7 @@ def test_what_a_child_prints_is_this_users_alone(archive, tmp_path):
 
 
 def test_one_that_cannot_begin_is_told_with_its_last_words(archive, theirs, monkeypatch):
-    monkeypatch.setattr(taskmanager_child, "_BOOT", "raise SystemExit('no such library')")
+    monkeypatch.setattr(taskmanager_child, "BOOT", "raise SystemExit('no such library')")
     with TaskManagerChild(archive, None) as started:
         started.process.wait()
         text = supervise(config(), started)
@@ -248,7 +248,7 @@ def test_one_that_cannot_begin_is_told_with_its_last_words(archive, theirs, monk
 def test_a_pool_is_told_the_last_words_of_a_process_that_hosts_nobody_yet(
     archive, theirs, monkeypatch
 ):
-    monkeypatch.setattr(taskmanager_child, "_BOOT", "raise SystemExit('no such library')")
+    monkeypatch.setattr(taskmanager_child, "BOOT", "raise SystemExit('no such library')")
     with TaskManagerChild(archive, None) as started:
         started.process.wait()
         supervise(replace(config(60.0), only=None), started)

@@ -163,14 +163,14 @@ def test_a_deposed_leader_cancels_nothing_and_ends_nothing(running, manager, gat
     manager.handle(Shutdown("late", DEPOSED))
     gate.open()
     running.until_ended(ExecutionState.FINISHED)
-    assert manager._end_cause is None
+    assert manager.end_cause is None
 
 
 def test_the_leader_cancels_and_ends(running, manager):
     running.cancel()
     running.until_ended(ExecutionState.CANCELED)
     manager.handle(Shutdown("it is over", TOKEN))
-    assert manager._end_cause == "it is over"
+    assert manager.end_cause == "it is over"
 
 
 def test_a_slot_that_is_freed_is_given_back_when_its_tasks_have_ended(running, manager):
@@ -186,17 +186,17 @@ def test_a_slot_that_nobody_takes_is_given_back_after_its_time(running, manager)
     me, other = manager.config.resource_id, AllocationId("other")
     manager.handle(RequestSlot(me, -1, other, JOB, TOKEN))
     running.until(lambda: any(_offers(one, other) for one in running.heard))
-    (deadline, _) = manager._slot_timeouts[-1]
-    manager._look_at_slot_timeouts(deadline - 0.001)
-    assert manager._slot_timeouts, "one that was taken is looked at in its time too"
-    manager._look_at_slot_timeouts(deadline)
+    (deadline, _) = manager.slot_timeouts[-1]
+    manager.end_slot_timeouts(deadline - 0.001)
+    assert manager.slot_timeouts, "one that was taken is looked at in its time too"
+    manager.end_slot_timeouts(deadline)
     running.until(lambda: SlotFreed(me, 1, other) in running.heard)
 
 
 def test_a_task_whose_chain_was_not_sent_fails_and_leaves_its_slot(running, manager):
     running.cancel()
     running.until_ended(ExecutionState.CANCELED)
-    manager._modules.chains.clear()
+    manager.modules.chains.clear()
     running.redeploy()
     assert "was not sent" in running.failure().text
     manager.handle(running.freeing(SLOT))

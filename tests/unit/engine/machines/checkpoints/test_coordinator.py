@@ -77,7 +77,7 @@ def test_the_first_one_comes_between_the_least_pause_and_the_interval() -> None:
 
 
 def test_nothing_is_triggered_before_all_tasks_run() -> None:
-    bench = Bench(with_operators(word_count()), CheckpointBench().job._settings)
+    bench = Bench(with_operators(word_count()), CheckpointBench().job.settings)
     bench.start()
     bench.offer("tm1")
     assert ids_of(bench.fire("checkpoint-trigger"), TriggerCheckpoint) == set()

@@ -249,13 +249,13 @@ def test_many_fast_calls_leave_no_timeouts_behind():
     for number in range(3000):
         op.feed([number])
         op.answer(number)
-    assert len(op.operator._due) <= 1
+    assert len(op.operator.due) <= 1
     slow = AsyncHarness(timeout=1_000_000, capacity=10, ordered=False)
     slow.feed(["slow"])
     for number in range(3000):
         slow.feed([number])
         slow.answer(number)
-    assert len(slow.operator._due) <= 1100
+    assert len(slow.operator.due) <= 1100
 
 
 def test_settings_that_make_no_sense_are_refused():

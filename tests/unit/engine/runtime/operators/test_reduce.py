@@ -85,7 +85,7 @@ def fed(harness, records, size=64):
 
 
 def state_of(harness):
-    return list(harness.operator._table.items())
+    return list(harness.operator.table.items())
 
 
 def updates_of(function, records):

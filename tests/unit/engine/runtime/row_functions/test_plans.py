@@ -42,7 +42,7 @@ def plan(function, kind=BID):
 def fields_of(function, kind):
     """Raises: Refused: why the function does not get its fields."""
     fields = plans.fields_of_columns(arrow_schema(kind), kind)
-    return plans._as_fields(function, 0, fields, "")
+    return plans.plan_as_fields(function, 0, fields, "")
 
 
 def helper(value):

@@ -86,7 +86,7 @@ def test_it_comes_before_what_is_read_of_its_split_and_counts_for_the_watermark(
     first = operator.poll()
     assert (values(first), watermarks(first)) == ([["v7"]], [])
     assert values(operator.poll()) == [["v8"]]
-    operator._watermarks.unregister("a")
+    operator.watermarks.unregister("a")
     clock.now = 200
     assert watermarks(operator.poll()) == [7]
 

@@ -150,7 +150,7 @@ def test_a_paused_split_does_not_become_idle():
     for now_ms in (400, 600, 800, 1000):
         source.reader.polled.append(batch("a", 11))
         source.poll_at(now_ms)
-    assert source.operator._watermarks._generators["b"].is_idle is False
+    assert source.operator.watermarks.generators["b"].is_idle is False
 
 
 def test_a_reader_that_cannot_pause_splits_is_an_error_unless_it_is_allowed():

@@ -159,7 +159,7 @@ def until(callbacks, wanted):
 def test_an_error_of_an_enumerator_fails_the_job_and_names_the_source(started):
     coordinators, callbacks = started(place())
     asked(coordinators, callbacks, attempt(0))
-    coordinators._sources[1].enumerator.splits = None
+    coordinators.sources[1].enumerator.splits = None
     coordinators.from_reader(SplitRequest(attempt(0), 1, "host"))
     failure = callbacks.failures.get(timeout=WAIT_S)
     assert "source 1 (on the driver)" in failure.text

@@ -42,8 +42,8 @@ def test_the_classes_of_the_main_script_travel_with_its_job():
 def test_a_job_of_another_python_is_refused_before_its_functions_are_opened(monkeypatch):
     """Bytecode of another version ends the process."""
     data = pack(job())
-    here = packed_job._PYTHON
-    monkeypatch.setattr(packed_job, "_PYTHON", (3, 99))
+    here = packed_job.PYTHON
+    monkeypatch.setattr(packed_job, "PYTHON", (3, 99))
 
     def opens(*_given):
         raise AssertionError("its functions were opened")

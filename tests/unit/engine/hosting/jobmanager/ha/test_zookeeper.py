@@ -55,7 +55,7 @@ def test_a_file_that_others_may_write_is_not_read(zookeeper, tmp_path):
     driver = other_driver(tmp_path, **of(zookeeper, tmp_path))
     with umask(0):
         entry = driver.store.create(KEY, b"job", Lease(0, "a", "1" * 32, "n", 0, 1))
-    (file,) = driver.store._files(KEY).iterdir()
+    (file,) = driver.store.folder_of(KEY).iterdir()
     assert open_to_others(file.parent) == {}
     assert driver.store.read(entry, "job") == b"job"
     file.chmod(0o660)

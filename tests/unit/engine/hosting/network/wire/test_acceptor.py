@@ -182,12 +182,12 @@ def test_two_servers_without_a_descriptor_in_one_turn_do_not_end_it(came):
         for one in servers:  # Both are ready when the thread looks for the first time.
             stack.enter_context(socket.create_connection(one.getsockname()))
         turns = queue.SimpleQueue()
-        pause = acceptor._pause
-        acceptor._pause = lambda error: (pause(error), turns.put(error))
+        pause = acceptor.pause
+        acceptor.pause = lambda error: (pause(error), turns.put(error))
         acceptor.start()
         for _ in range(3):
             assert turns.get(timeout=HANG_S).errno == errno.EMFILE
-        assert acceptor._thread.is_alive()
+        assert acceptor.thread.is_alive()
 
 
 def test_one_that_cannot_be_taken_does_not_end_the_acceptor(caplog):

@@ -62,20 +62,20 @@ class Driver:
         ).start()
 
     @cached_property
-    def _link(self) -> FeedSocket:
+    def link(self) -> FeedSocket:
         """The reader's connection, when it has come."""
         link = FeedSocket(self._came.get(timeout=HANG_S).sock)
         link.sock.setblocking(True)
         kind, payload = link.receive()
         assert kind == OPEN
-        self._told = json.loads(payload)
+        self.told = json.loads(payload)
         return link
 
     @property
     def reader(self):
         """Where the reader accepts feeders."""
-        assert self._link
-        return self._told["host"], self._told["port"]
+        assert self.link
+        return self.told["host"], self.told["port"]
 
     def feeding(self, messages, *, is_counted=False, at=None):
         """A feeder of these, on a thread. `is_counted`: Spark counts it. `at`: where it dials; None: the reader."""
@@ -91,10 +91,10 @@ class Driver:
         threading.Thread(target=run, daemon=True).start()
 
     def say(self, kind, text=""):
-        self._link.send(kind, text.encode())
+        self.link.send(kind, text.encode())
 
     def close(self) -> None:
-        self._link.close()
+        self.link.close()
         self._acceptor.close()
 
 
@@ -180,12 +180,12 @@ def test_sparks_failure_reaches_the_reader():
 
 def test_a_stranger_is_not_read():
     with a_stream() as (driver, stream):
-        assert driver._link
+        assert driver.link
         stranger = new_credentials("feed", "here")
         with pytest.raises(Exception, match="did not prove|refused|closed"):
             reading = threading.Thread(target=stream.next, daemon=True)
             reading.start()
-            dial("127.0.0.1", driver._told["port"], stranger)
+            dial("127.0.0.1", driver.told["port"], stranger)
         driver.feeding(MESSAGES[:1])
         reading.join()
         assert stream.position == behind(MESSAGES[:1])

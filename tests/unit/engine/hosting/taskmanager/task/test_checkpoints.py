@@ -237,7 +237,7 @@ def test_a_task_that_only_waits_for_its_consumers_declines(gate, run, may_be_una
     driver = run(flood, may_be_unaligned=may_be_unaligned)
     stand_still(driver, gate)
     gate.open()
-    driver.until_all(driver.source_attempts, lambda source: source._built.task.is_done)
+    driver.until_all(driver.source_attempts, lambda source: source.built.task.is_done)
     driver.trigger(1)
     driver.until(driver.declined)
     (decline,) = driver.declined()

@@ -49,7 +49,7 @@ def test_the_longest_wait_for_an_output_is_that_of_the_last_window():
     assert figures.longest_blocked_ms == 200
     figures.update()
     assert figures.longest_blocked_ms == 0
-    processor._waits = (400_000_000, True)
+    processor.waits = (400_000_000, True)
     figures.update()
     assert figures.longest_blocked_ms == 600, "a wait that lasts counts so far"
     figures.measure()

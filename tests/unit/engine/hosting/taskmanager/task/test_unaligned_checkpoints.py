@@ -110,7 +110,8 @@ def test_an_abort_lets_go_of_a_snapshot_that_waits_for_what_is_in_flight(gate, r
     (source,) = driver.source_attempts
     (downstream,) = set(driver.attempts) - {source}
     driver.until_acknowledged(1, [downstream])
-    assert 1 in manager._tasks[source].checkpoints._under_way
+    (task,) = [one for one in manager.tasks() if one.attempt_id == source]
+    assert 1 in task.checkpoints.under_way
     driver.abort(1)
     assert closed.count(False) == 1
 

@@ -119,7 +119,7 @@ def union_of(*gates) -> UnionInputGate:
 
 
 def listener_of(union: UnionInputGate) -> GateListener:
-    return union._ready.listener
+    return union.ready.listener
 
 
 def test_channels_are_flattened_in_the_given_order():

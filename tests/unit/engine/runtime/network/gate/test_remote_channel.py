@@ -66,7 +66,7 @@ def test_a_gap_or_repetition_is_told_after_what_came_in_order(received):
 
 def test_sequence_numbers_wrap():
     gate, sender, _, _ = one_channel()
-    gate.channel(0)._expected = 0xFFFFFFFF
+    gate.channel(0).expected = 0xFFFFFFFF
     for sequence in (0xFFFFFFFF, 0):
         sender.sequence = sequence
         sender.send(Watermark(sequence))
