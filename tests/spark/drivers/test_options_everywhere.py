@@ -23,6 +23,30 @@ _TEXTS = {
     "duration": "7 s", "fine duration": "7 ms", "size": "7 mb", "whole number": "7",
     "number": "7.5", "text": "seven", "list of texts": "seven;eight", "pairs of texts": "seven:7",
 }  # fmt: skip
+_IN_BOUNDS = {
+    "execution.checkpointing.data-inline-threshold": "7 kb",
+    "state.storage.fs.memory-threshold": "7 kb",
+    "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+    "execution.checkpointing.mode": "AT_LEAST_ONCE",
+    "execution.state-recovery.claim-mode": "CLAIM",
+    "execution.savepoint-restore-mode": "CLAIM",
+    "jobmanager.scheduler": "Adaptive",
+    "jobmanager.partition.hybrid.partition-data-consume-constraint": "UNFINISHED_PRODUCERS",
+    "jobmanager.execution.failover-strategy": "full",
+    "restart-strategy.type": "failure-rate",
+    "restart-strategy.exponential-delay.jitter-factor": "0.7",
+    "penstock.elastic.profile": "flink",
+    "scheduler-mode": "REACTIVE",
+    "taskmanager.load-balance.mode": "SLOTS",
+    "jobmanager.rpc.port": "50777",
+    "jobmanager.rpc.bind-port": "50777",
+    "taskmanager.data.port": "50777",
+    "taskmanager.data.bind-port": "50777",
+    "cleanup-strategy": "fixed-delay",
+    "metrics.latency.granularity": "subtask",
+    "penstock.log.format": "json",
+}
+"""Options that take certain values only, or a number within bounds."""
 _WITH_A_MEANING = {
     "penstock.spark.master": "local[7]", "penstock.spark.log-file": "seven.log",
     "execution.runtime-mode": "BATCH",
@@ -58,7 +82,7 @@ def wanted():
     """A text for each option that is not its default."""
     found = {}
     for key, option in OPTIONS.items():
-        value = _TEXTS.get(option.kind.name)
+        value = _IN_BOUNDS.get(key) or _TEXTS.get(option.kind.name)
         if option.kind.name == "true or false":
             value = "false" if option.default == "true" else "true"
         assert value is not None, (key, option.kind.name)
