@@ -37,7 +37,7 @@ q5: $(INSTALLED) java
 SERVERS := postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores kafka
 WITH_SPARK := tests/chaos tests/dashboard tests/docs tests/spark
 test: $(STAMP) java $(JVM_CLASSES) chromium
-	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign and not server" -n 6 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
+	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign and not server" -n 5 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(WITH_SPARK) -m "(spark or browser) and not long and not foreign and not server" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 
 # With real brokers or databases: a file's tests share one.

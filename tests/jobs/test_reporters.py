@@ -177,7 +177,7 @@ def described(family):
 
 
 def test_a_batch_job_is_reported_too(monkeypatch):
-    monkeypatch.setattr(JOB_REGISTRY, "_jobs", {})
+    monkeypatch.setattr(JOB_REGISTRY, "observed", {})
     env = minicluster_environment(MiniCluster(), SETTINGS)
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     try:

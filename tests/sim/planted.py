@@ -284,15 +284,15 @@ def a_result_of_a_lost_task_manager_counts_as_there(stack):
 
 @plant
 def former_attempts_are_committed_too(stack):
-    real = JobMaster.finalize
+    real = JobMaster._finalize
 
     def finalize(self):
-        for vertex in self._graph.vertices:
+        for vertex in self.graph.vertices:
             for former in vertex.history:
                 vertex.execution.committables += former.committables
         real(self)
 
-    swap(stack, JobMaster, "finalize", finalize)
+    swap(stack, JobMaster, "_finalize", finalize)
 
 
 # ---------------------------------------------------------------------- ResourceManager, TaskManagers

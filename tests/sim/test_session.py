@@ -155,12 +155,12 @@ def a_suspended_job_is_removed_for_good(stack):
 
 @plant
 def a_closed_session_leaves_its_jobs_running(stack):
-    real = Dispatcher.wanted_of
+    real = Dispatcher._wanted_of
 
     def wanted_of(self, job):
         return real(self, job) if job.is_cancelled else []
 
-    swap(stack, Dispatcher, "wanted_of", wanted_of)
+    swap(stack, Dispatcher, "_wanted_of", wanted_of)
 
 
 @plant
@@ -204,24 +204,24 @@ def what_a_job_has_dropped_goes_on(stack):
 
 @plant
 def a_worker_whose_taskmanager_does_not_end_is_kept(stack):
-    real = WorkerPool.end_worker
+    real = WorkerPool._end_worker
 
     def end(self, worker, cause):
         if "does not end" not in cause:
             real(self, worker, cause)
 
-    swap(stack, WorkerPool, "end_worker", end)
+    swap(stack, WorkerPool, "_end_worker", end)
 
 
 @plant
 def idle_workers_stay(stack):
-    real = WorkerPool.end_worker
+    real = WorkerPool._end_worker
 
     def end(self, worker, cause):
         if not cause.startswith("idle"):
             real(self, worker, cause)
 
-    swap(stack, WorkerPool, "end_worker", end)
+    swap(stack, WorkerPool, "_end_worker", end)
 
 
 @plant

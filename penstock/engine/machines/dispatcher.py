@@ -196,7 +196,7 @@ class Dispatcher:
         self._move(job, Phase.RUNNING, now_ms)
         if job.client_timeout_ms is not None:
             job.client_until_ms = now_ms + job.client_timeout_ms
-        return [*self.wanted_of(job), *self._begin(now_ms)]
+        return [*self._wanted_of(job), *self._begin(now_ms)]
 
     def _on_start_failed(self, event: JobStartFailed, now_ms: int) -> list[Effect]:
         job = self._jobs[event.job_id]
@@ -232,7 +232,7 @@ class Dispatcher:
         job.is_cancelled = True
         if job.phase is Phase.WAITING:
             return self._end(job, JobStatus.CANCELED, now_ms)
-        return self.wanted_of(job)
+        return self._wanted_of(job)
 
     def _on_ended(self, event: JobEnded, now_ms: int) -> list[Effect]:
         return self._end(self._jobs[event.job_id], event.status, now_ms)
@@ -277,7 +277,7 @@ class Dispatcher:
                 status = JobStatus.SUSPENDED if self._is_kept else JobStatus.CANCELED
                 effects += self._end(job, status, now_ms)
             elif job.phase is Phase.RUNNING:
-                effects += self.wanted_of(job)
+                effects += self._wanted_of(job)
         return effects
 
     # ------------------------------------------------------------------ private
@@ -286,7 +286,7 @@ class Dispatcher:
         if self._is_closing:
             raise NotAccepted("the session is ending and takes no jobs. Submit to another one.")
 
-    def wanted_of(self, job: DispatchedJob) -> list[Effect]:
+    def _wanted_of(self, job: DispatchedJob) -> list[Effect]:
         """Return how a running job is to be ended, if at all."""
         if job.phase is not Phase.RUNNING:
             return []

@@ -212,7 +212,7 @@ class WorkerPool:
         if worker is not None:
             worker.is_unfit = True
             if worker.is_idle:
-                self.end_worker(worker, event.cause)
+                self._end_worker(worker, event.cause)
 
     def _on_lost(self, event: workers.WorkerLost) -> None:
         """A start that another job's worker did not live to begin waits again; the others are over."""
@@ -233,13 +233,13 @@ class WorkerPool:
         held = {start.wanted.kind for start in self.starts.values() if start.worker is None}
         others = [one for one in self.idle if one.kind != event.kind]
         for one in sorted(others, key=lambda one: one.kind in held)[: event.workers]:
-            self.end_worker(one, "Spark needs its place")
+            self._end_worker(one, "Spark needs its place")
 
     def _on_tick(self, now_ms: int) -> None:
         for worker in list(self.workers.values()):
             since_ms = worker.idle_since_ms
             if since_ms is not None and since_ms + worker.idle_ms <= now_ms:
-                self.end_worker(worker, "idle longer than resourcemanager.taskmanager-timeout")
+                self._end_worker(worker, "idle longer than resourcemanager.taskmanager-timeout")
             due_ms = now_ms - END_WITHIN_MS
             late = [
                 start
@@ -247,7 +247,7 @@ class WorkerPool:
                 if start.dropped_at_ms is not None and start.dropped_at_ms <= due_ms
             ]
             if late and worker.state is WorkerState.READY:
-                self.end_worker(worker, f"TaskManager {late[0].wanted.start_id} does not end")
+                self._end_worker(worker, f"TaskManager {late[0].wanted.start_id} does not end")
 
     def _rest(self, worker: Worker, now_ms: int) -> None:
         """Nobody may use this worker any more."""
@@ -255,13 +255,13 @@ class WorkerPool:
             return
         worker.idle_since_ms = now_ms
         if worker.is_unfit:
-            self.end_worker(
+            self._end_worker(
                 worker, "something of user code is left in it, or its modules are outdated"
             )
         elif not worker.idle_ms:
-            self.end_worker(worker, "its job is over")
+            self._end_worker(worker, "its job is over")
 
-    def end_worker(self, worker: Worker, cause: str) -> None:
+    def _end_worker(self, worker: Worker, cause: str) -> None:
         if worker.state is not WorkerState.ENDING:
             worker.state = WorkerState.ENDING
             worker.idle_since_ms = None

@@ -182,7 +182,7 @@ class JobMaster:
             return
         is_running = self._lifecycle.status is JobStatus.RUNNING and not self._is_finalizing
         if is_running and self.graph.is_finished and not self._lifecycle.has_handed_over:
-            self.finalize()
+            self._finalize()
         self.state.deployer.serve()
         if self.graph.job_graph.job_type is not JobType.STREAMING:
             self._watch_idle_slots()
@@ -311,7 +311,7 @@ class JobMaster:
         if self._is_finalizing:
             self._transitions.end(JobStatusEvent.FINALIZED)
 
-    def finalize(self) -> None:
+    def _finalize(self) -> None:
         self._is_finalizing = True
         committables = tuple(
             committable
