@@ -356,10 +356,10 @@ class ElasticsearchSink(Sink):
     is_converting = True
 
     def __init__(self, settings: _Settings) -> None:
-        self._settings = settings
+        self.settings = settings
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _DocumentWriter(self._settings, context)
+        return _DocumentWriter(self.settings, context)
 
 
 class ElasticsearchSinkBuilderBase(SettingsBuilder):
@@ -467,11 +467,11 @@ class ElasticsearchSinkBuilderBase(SettingsBuilder):
 
     def build(self) -> ElasticsearchSink:
         """Return the sink. Raises ConfigurationError if something required is missing."""
-        if self._settings.emitter is None:
+        if self.settings.emitter is None:
             raise ConfigurationError("ElasticsearchSink: set_emitter is missing before build().")
-        if not self._settings.hosts:
+        if not self.settings.hosts:
             raise ConfigurationError("ElasticsearchSink: set_hosts is missing before build().")
-        return ElasticsearchSink(self._settings)
+        return ElasticsearchSink(self.settings)
 
 
 class Elasticsearch6SinkBuilder(ElasticsearchSinkBuilderBase):
@@ -493,7 +493,7 @@ class _DocumentWriter(RowsWriter):
         self.sent = SendFigures()
         where = subtask_of(self.sink_name, context)
         self.client = BulkClient(settings, settings.backoff, where)
-        self._settings = settings
+        self.settings = settings
         self._where = where
         kind = context.input_type
         self._names = kind.get_field_names() if isinstance(kind, RowTypeInfo) else None
@@ -507,7 +507,7 @@ class _DocumentWriter(RowsWriter):
         return list(map(self._action, values))
 
     def write_converted(self, converted: list[Action], watermark_ms: int) -> None:
-        settings = self._settings
+        settings = self.settings
         for action in converted:
             if self._actions and self._bytes + len(action.lines) > self._max_bytes:
                 self._flush()
@@ -538,11 +538,11 @@ class _DocumentWriter(RowsWriter):
         self._sent_s = monotonic()
 
     def _action(self, record: Any) -> Action:
-        emitter = self._settings.emitter
+        emitter = self.settings.emitter
         assert emitter is not None, "build() asks for an emitter"
         try:
             document = _document(record, self._names)
-            return emitter.action(document, record, has_types=self._settings.has_types)
+            return emitter.action(document, record, has_types=self.settings.has_types)
         except KeyError as error:
             raise UserCodeError(
                 f"{self._where}: the emitter names the field {error}, but a record does not have "

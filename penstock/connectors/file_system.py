@@ -90,16 +90,16 @@ class StreamingFileSink(FileSink):
     """
 
     def validate(self) -> None:
-        if is_remote(self._settings.base_path):
+        if is_remote(self.settings.base_path):
             raise ConfigurationError(
                 "StreamingFileSink writes to local and mounted directories only, got "
-                f"{without_credentials(self._settings.base_path)!r}. Use FileSink."
+                f"{without_credentials(self.settings.base_path)!r}. Use FileSink."
             )
         super().validate()
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        store = LocalParts(self._settings.base_path, self._settings.token)
-        return _StreamingWriter(self._settings, context, store)
+        store = LocalParts(self.settings.base_path, self.settings.token)
+        return _StreamingWriter(self.settings, context, store)
 
     @staticmethod
     def for_row_format(
@@ -125,7 +125,7 @@ class StreamingFileSink(FileSink):
 
         def build(self) -> StreamingFileSink:
             """Return the sink."""
-            return StreamingFileSink(self._settings)
+            return StreamingFileSink(self.settings)
 
     class DefaultRowFormatBuilder(BaseBuilder, FileSink.RowFormatBuilder):
         """Builds a sink that rolls by the default policy."""
@@ -157,7 +157,7 @@ class _StreamingWriter(FileWriter):
     def _names(self, folder: str, kind: str = "") -> tuple[str, str]:
         number = self._parts
         self._parts += 1
-        final = f"{kind}{_name(self._settings.names, self._subtask, str(number))}"
+        final = f"{kind}{_name(self.settings.names, self._subtask, str(number))}"
         unique = f"{self._context.attempt_prefix}.{self._mark}.{number}.{self._writer}"
         return f"{folder}/.{final}{IN_PROGRESS}.{unique}", f"{folder}/{final}"
 

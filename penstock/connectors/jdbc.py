@@ -104,11 +104,11 @@ class JdbcConnectionOptions:
             return self._with(connection_check_timeout_s=seconds)
 
         def build(self) -> JdbcConnectionOptions:
-            if not self._settings.url:
+            if not self.settings.url:
                 raise ConfigurationError(
                     "JdbcConnectionOptions: with_url is missing before build()."
                 )
-            options: JdbcConnectionOptions = self._settings
+            options: JdbcConnectionOptions = self.settings
             return options
 
 
@@ -166,7 +166,7 @@ class JdbcExecutionOptions:
             return self._with(max_retries=retries)
 
         def build(self) -> JdbcExecutionOptions:
-            options: JdbcExecutionOptions = self._settings
+            options: JdbcExecutionOptions = self.settings
             return options
 
 

@@ -207,7 +207,7 @@ class RowCache:
     """One subtask's cache. Used by one thread."""
 
     def __init__(self, settings: LookupCache, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._settings = settings
+        self.settings = settings
         self._now_s = now_s
         # Those that were used last are at the end.
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
@@ -237,9 +237,9 @@ class RowCache:
         """Keep the rows of a key, unless they are more than all that may be kept."""
         self._drop(key)
         size = _size(rows)
-        if size > self._settings.max_rows or not (rows or self._settings.cache_missing_key):
+        if size > self.settings.max_rows or not (rows or self.settings.cache_missing_key):
             return
-        while self._count + size > self._settings.max_rows:
+        while self._count + size > self.settings.max_rows:
             self._drop(next(iter(self._entries)))
         now_s = self._now_s()
         self._entries[key] = _Entry(rows, now_s, now_s)
@@ -306,18 +306,18 @@ class SqlLookup:
 
     def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
-        self._settings = settings
+        self.settings = settings
         self._looked_at: LookupTable | None = None
 
     def __repr__(self) -> str:
-        target = self._settings
+        target = self.settings
         return f"{_NAME}({target}, by {', '.join(target.keys)})"
 
     def __getstate__(self) -> Any:
-        return self._settings
+        return self.settings
 
     def __setstate__(self, state: Any) -> None:
-        self._settings = state
+        self.settings = state
         self._looked_at = None
 
     @staticmethod
@@ -394,14 +394,14 @@ class SqlLookup:
         if not callable(fields):
             self._check_number(fields)
         self._table()
-        return SqlLookupFunction(self._settings, _key_function(fields), _Pairs(how == "left"))
+        return SqlLookupFunction(self.settings, _key_function(fields), _Pairs(how == "left"))
 
     def joined(
         self, input_type: TypeInformation | None, on: Sequence[str] | str | None, how: How
     ) -> tuple[SqlLookupFunction, RowTypeInfo]:
         """Return what `AsyncDataStream.lookup_join` runs, and the type of its results."""
         _check_how(how)
-        target = self._settings
+        target = self.settings
         fields = target.keys if on is None else (on,) if isinstance(on, str) else tuple(on)
         self._check_number(fields)
         if not isinstance(input_type, RowTypeInfo):
@@ -432,10 +432,10 @@ class SqlLookup:
         width = len(found.get_field_names())
         places = tuple(names.index(name) for name in fields)
         row = _JoinedRows(tuple(joined.get_field_names()), len(names), width, is_left=how == "left")
-        return SqlLookupFunction(self._settings, _FieldsAt(places), row), joined
+        return SqlLookupFunction(self.settings, _FieldsAt(places), row), joined
 
     def _check_number(self, fields: Sequence[str]) -> None:
-        keys = self._settings.keys
+        keys = self.settings.keys
         if len(fields) != len(keys):
             raise ConfigurationError(
                 f"{_NAME}: {len(fields)} fields {list(fields)} are looked up by {len(keys)} key "
@@ -444,7 +444,7 @@ class SqlLookup:
 
     def _table(self) -> LookupTable:
         if self._looked_at is None:
-            table = LookupTable(self._settings, f"{_NAME} on the driver")
+            table = LookupTable(self.settings, f"{_NAME} on the driver")
             try:
                 table.check()
             finally:
@@ -459,13 +459,13 @@ class SqlLookupFunction(AsyncFunction[Any, Any]):
     def __init__(
         self, settings: _Settings, key_of: KeyOf, results: Callable[[Any, Rows], list[Any]]
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._key_of = key_of
         self._results = results
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Make the cache and the pool of connections. Nothing connects before the first record."""
-        settings = self._settings
+        settings = self.settings
         where = f"{_NAME}, subtask {runtime_context.get_index_of_this_subtask()}"
         self._table = LookupTable(settings, where, settings.connections)
         self._cache = None if settings.cache is None else RowCache(settings.cache)
@@ -505,14 +505,14 @@ class SqlLookupFunction(AsyncFunction[Any, Any]):
         if len(key) != self._width:
             raise ValueError(
                 f"{_NAME}: the key of a record is {bounded_repr(key)}, which has {len(key)} "
-                f"values for the key columns {list(self._settings.keys)}"
+                f"values for the key columns {list(self.settings.keys)}"
             )
         return key
 
     def timeout(self, value: Any) -> list[Any]:
         """Raises: TimeoutError."""
         raise TimeoutError(
-            f"{_NAME}: the table {str(self._settings)!r} gave no rows within the timeout of "
+            f"{_NAME}: the table {str(self.settings)!r} gave no rows within the timeout of "
             f"the join, for the record {bounded_repr(value)}. An index on the key columns, a "
             "longer timeout or a smaller capacity may help."
         )

@@ -161,10 +161,10 @@ class SqlSink(StagingSink):
             return SqlSink(target)
 
     def validate(self) -> None:
-        SqlDatabase(self._settings, "SqlSink on the driver").check()
+        SqlDatabase(self.settings, "SqlSink on the driver").check()
 
     def validate_input(self, input_type: Any) -> None:
-        target = self._settings
+        target = self.settings
         columns = _columns(target, input_type)
         database = SqlDatabase(target, "SqlSink on the driver")
         if isinstance(input_type, RowTypeInfo):
@@ -172,13 +172,13 @@ class SqlSink(StagingSink):
         database.check_rights(columns)
 
     def staging_writer(self, context: WriterContext) -> SinkWriter:
-        return _SqlStagingWriter(self._settings, context)
+        return _SqlStagingWriter(self.settings, context)
 
     def direct_writer(self, context: WriterContext) -> SinkWriter:
-        return _SqlDirectWriter(self._settings, context)
+        return _SqlDirectWriter(self.settings, context)
 
     def committer(self) -> Committer:
-        return _SqlCommitter(self._settings)
+        return _SqlCommitter(self.settings)
 
 
 class _SqlWriter(RowsWriter):
@@ -187,7 +187,7 @@ class _SqlWriter(RowsWriter):
     sink_name = "SqlSink"
 
     def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
-        self._settings = settings
+        self.settings = settings
         where = subtask_of(self.sink_name, context)
         self._database = SqlDatabase(settings, where)
         self._columns = _columns(settings, context.input_type)
@@ -198,16 +198,16 @@ class _SqlWriter(RowsWriter):
 
     def converted(self, values: Sequence[Any]) -> Changes:
         changes = self._make(values)
-        if not self._settings.key_columns:
+        if not self.settings.key_columns:
             _refuse_changes(changes)
         return changes
 
     def write_converted(self, converted: Changes, watermark_ms: int) -> None:
         self._rows += converted.rows
-        if self._settings.key_columns:
+        if self.settings.key_columns:
             self._kinds += converted.kinds or [RowKind.INSERT] * len(converted.rows)
-        while len(self._rows) >= self._settings.batch_rows:
-            self._hand_on(self._take(self._settings.batch_rows))
+        while len(self._rows) >= self.settings.batch_rows:
+            self._hand_on(self._take(self.settings.batch_rows))
 
     def _flush(self) -> None:
         if self._rows:
@@ -304,7 +304,7 @@ class _SqlDirectWriter(_SqlWriter):
 
     def write_converted(self, converted: Changes, watermark_ms: int) -> None:
         super().write_converted(converted, watermark_ms)
-        if (monotonic() - self._flushed_s) * 1000 >= self._settings.interval_ms:
+        if (monotonic() - self._flushed_s) * 1000 >= self.settings.interval_ms:
             self._flush()
 
     def prepare_commit(self) -> Sequence[object]:
@@ -312,7 +312,7 @@ class _SqlDirectWriter(_SqlWriter):
         return ()
 
     def _hand_on(self, piece: Piece) -> None:
-        self._database.write(self._columns, piece, self._settings.max_retries)
+        self._database.write(self._columns, piece, self.settings.max_retries)
         self._flushed_s = monotonic()
 
 
@@ -320,7 +320,7 @@ class _SqlCommitter(Committer):
     """Commits the staged rows. While the database does not answer, the commit is retried a few times later."""
 
     def __init__(self, settings: _SqlSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._database: SqlDatabase | None = None
         self._failures = 0
 
@@ -332,7 +332,7 @@ class _SqlCommitter(Committer):
             self._opened().commit(transactions)
         except ExternalError as error:
             may_pass = is_transient(error) or isinstance(error, NoAnswer)
-            if not may_pass or self._failures >= self._settings.max_retries:
+            if not may_pass or self._failures >= self.settings.max_retries:
                 raise
             self._failures += 1
             return committables
@@ -340,11 +340,11 @@ class _SqlCommitter(Committer):
         return None
 
     def abort(self, job_prefix: str) -> None:
-        self._opened().drop_unsealed(job_prefix, self._settings.token)
+        self._opened().drop_unsealed(job_prefix, self.settings.token)
 
     def _opened(self) -> SqlDatabase:
         if self._database is None:
-            self._database = SqlDatabase(self._settings, "SqlSink's committer")
+            self._database = SqlDatabase(self.settings, "SqlSink's committer")
         return self._database
 
 

@@ -114,7 +114,7 @@ class SqlSource(Source):
     boundedness = Boundedness.BOUNDED
 
     def __init__(self, settings: _Settings) -> None:
-        self._settings = settings
+        self.settings = settings
 
     @staticmethod
     def builder() -> SqlSource.Builder:
@@ -177,12 +177,12 @@ class SqlSource(Source):
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        return self._settings.row_type
+        return self.settings.row_type
 
     def validate(self) -> None:
         """Check columns and connection. Raises ConfigurationError."""
         try:
-            reading = _Reading(self._settings, "SqlSource on the driver")
+            reading = _Reading(self.settings, "SqlSource on the driver")
             reading.answered(_READ, reading.check)
         except ExternalError as error:
             raise ConfigurationError(
@@ -191,7 +191,7 @@ class SqlSource(Source):
             ) from error
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        reading = _Reading(self._settings, "SqlSource's enumerator")
+        reading = _Reading(self.settings, "SqlSource's enumerator")
         return QueueEnumerator(context, reading.answered(_READ, reading.ranges))
 
     def restore_enumerator(self, context: EnumeratorContext, state: Any) -> SplitEnumerator:
@@ -199,7 +199,7 @@ class SqlSource(Source):
         return QueueEnumerator(context, state if state is not None else ())
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        return _RangeReader(context, self._settings)
+        return _RangeReader(context, self.settings)
 
 
 class _RangeReader(PolledSplitReader):
@@ -219,7 +219,7 @@ class _Reading(SqlAccess):
 
     def __init__(self, settings: _Settings, where: str) -> None:
         super().__init__(settings, where)
-        self._settings = settings
+        self.settings = settings
         row_type = settings.row_type
         self._instants = instants_of(self.engine, row_type)
         self._names = tuple(row_type.get_field_names())
@@ -229,7 +229,7 @@ class _Reading(SqlAccess):
 
     def check(self) -> None:
         """Raises: ConfigurationError: a column is missing. ExternalError: the database cannot be read."""
-        settings = self._settings
+        settings = self.settings
         if not settings.query:
             with self.errors(_READ):
                 there = set(self._from().c.keys())
@@ -249,7 +249,7 @@ class _Reading(SqlAccess):
 
     def ranges(self) -> list[Range]:
         """The splits, in the order of the column."""
-        settings, sql = self._settings, self._sa
+        settings, sql = self.settings, self._sa
         if not settings.column:
             return [Range()]
         with self.errors(_READ), self.engine.connect() as connection:
@@ -263,10 +263,10 @@ class _Reading(SqlAccess):
 
     def rows(self, part: Range) -> Iterator[Batch]:
         """The rows of a range, in the same order each time. Raises: NoAnswer."""
-        return each_answered(self._settings.timeout_s, self._rows(part), self.failed(_READ))
+        return each_answered(self.settings.timeout_s, self._rows(part), self.failed(_READ))
 
     def _rows(self, part: Range) -> Generator[Batch]:
-        size, names = self._settings.fetch_rows, self._names
+        size, names = self.settings.fetch_rows, self._names
         instants = self._instants or tuple
         # PyMySQL cannot leave a stream before its end.
         is_stream = self.engine.dialect.name not in {"mysql", "mariadb"}
@@ -277,7 +277,7 @@ class _Reading(SqlAccess):
                 yield RowBatch([make_row(names, instants(row)) for row in rows])
 
     def _select(self, part: Range) -> Any:
-        settings, sql = self._settings, self._sa
+        settings, sql = self.settings, self._sa
         found = sql.select(*map(self._column, self._names)).select_from(self._from())
         if settings.column:
             column = self._column(settings.column)
@@ -291,7 +291,7 @@ class _Reading(SqlAccess):
         return found.order_by(*map(self._order, order))
 
     def _from(self) -> Any:
-        settings, sql = self._settings, self._sa
+        settings, sql = self.settings, self._sa
         if settings.query:
             query = without_end(settings.query).replace(":", "\\:")
             inner = sql.text(f"{query}\n")  # it may end in a comment
@@ -302,14 +302,14 @@ class _Reading(SqlAccess):
         """Of the table, with its type. Of a query, whose text tells no types, by name, with that of the record's field where the
         driver gives something else for it.
         """
-        if not self._settings.query:
+        if not self.settings.query:
             return self._from().c[name]
         return self._sa.column(name, self._kinds.get(name))
 
     def _order(self, name: str) -> Any:
         """PostgreSQL has no order for some types: json, xml, geometries. Their texts have one."""
         sql, column = self._sa, self._column(name)
-        if self.engine.dialect.name != "postgresql" or self._settings.query:
+        if self.engine.dialect.name != "postgresql" or self.settings.query:
             return column
         from sqlalchemy.dialects.postgresql import JSONB
 
@@ -330,7 +330,7 @@ class _Reading(SqlAccess):
         return RefusedForGood(f"{self.failed(_READ)}: {text}")
 
     def failed(self, what: str) -> str:
-        return f"{self.where}: {what} {self._settings.what} in {self.shown_url}"
+        return f"{self.where}: {what} {self.settings.what} in {self.shown_url}"
 
 
 def _query_types(sql: Any, dialect: str) -> dict[str, Any]:

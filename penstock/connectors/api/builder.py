@@ -34,14 +34,14 @@ class SettingsBuilder(ABC):
     always: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, settings: Any = None) -> None:
-        self._settings = type(self).begin() if settings is None else settings
+        self.settings = type(self).begin() if settings is None else settings
 
     @abstractmethod
     def build(self) -> object:
         """Returns the source or sink. Raises: ConfigurationError."""
 
     def _with(self, **changes: Any) -> Self:
-        self._settings = replace(self._settings, **changes)
+        self.settings = replace(self.settings, **changes)
         return self
 
     def _call(self, setter: str) -> str:
@@ -76,9 +76,9 @@ class SettingsBuilder(ABC):
     def _complete(self, **calls: str) -> Any:
         """The settings. `calls`: who sets each further field. Raises ConfigurationError: one is missing."""
         for name, call in {**self.always, **calls}.items():
-            if not getattr(self._settings, name):
+            if not getattr(self.settings, name):
                 raise ConfigurationError(f"{self.name}: {call} is missing before build().")
-        return self._settings
+        return self.settings
 
 
 class TlsBuilder(SettingsBuilder):
@@ -186,9 +186,9 @@ class MessageSourceBuilder(SettingsBuilder):
 
         Raises: ConfigurationError: this is the second call.
         """
-        if self._settings.subscription is not None:
+        if self.settings.subscription is not None:
             raise ConfigurationError(
-                f"{setter}: what to read is set already: {self._settings.subscription}. Call only "
+                f"{setter}: what to read is set already: {self.settings.subscription}. Call only "
                 f"one of {setters}, and only once."
             )
         return self._with(subscription=subscription)

@@ -89,7 +89,7 @@ class StagingSink(Sink):
 
     def __init__(self, settings: Any) -> None:
         """Use the builder. Raises ConfigurationError: a setting is missing, or two contradict each other."""
-        self._settings = settings
+        self.settings = settings
         self._check()
 
     def _check(self) -> None:
@@ -97,7 +97,7 @@ class StagingSink(Sink):
 
     @property
     def is_exactly_once(self) -> bool:
-        return self._settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+        return self.settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
     @abstractmethod
     def staging_writer(self, context: WriterContext) -> SinkWriter: ...
@@ -127,7 +127,7 @@ class Outlet(ABC, Generic[One]):
 
     def __init__(self, settings: Any, where: str) -> None:
         """`where`: begins errors."""
-        self._settings = settings
+        self.settings = settings
         self._where = where
         self.link: Any = None
 
@@ -185,10 +185,10 @@ class PieceSink(StagingSink):
         return StagingWriter(self._outlet_of(context), self.name, context)
 
     def committer(self) -> Committer:
-        return OutletCommitter(self.outlet(self._settings, f"{self.name}, commit"))
+        return OutletCommitter(self.outlet(self.settings, f"{self.name}, commit"))
 
     def _outlet_of(self, context: WriterContext) -> Outlet[Any]:
-        return self.outlet(self._settings, subtask_of(self.name, context))
+        return self.outlet(self.settings, subtask_of(self.name, context))
 
 
 class _OutletWriter(RowsWriter, Generic[One]):

@@ -228,7 +228,7 @@ class SeenChanges:
         """`pieces`: of the snapshot."""
         self._shapes = reading.shapes
         self._seen: Seen | None = Seen(pieces) if pieces else None
-        self._settings = reading.settings
+        self.settings = reading.settings
         self._reflected = reading.reflected
         self._where = reading.where
         self._warned: set[TableId] = set()
@@ -261,7 +261,7 @@ class SeenChanges:
         """Raises: RefusedForGood: the snapshot has not seen it, and the source does not ignore it. `does`: what happened."""
         if self._seen is not None and self._seen.covers_all(table, mark):
             return
-        if not self._settings.ignores_truncate:
+        if not self.settings.ignores_truncate:
             raise RefusedForGood(
                 f"{self._where}: {table} {does}, which a changelog has no record for. "
                 "Begin anew with a snapshot, or go on with .ignore_truncate()."

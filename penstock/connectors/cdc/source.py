@@ -68,7 +68,7 @@ class DriverSide(ABC):
     """The driver's connection. `shapes`: of the tables."""
 
     def __init__(self, settings: Any, shapes: Sequence[TableShape], where: str) -> None:
-        self._settings = settings
+        self.settings = settings
         self._shapes = {shape.table: shape for shape in shapes}
         self._where = where
         self._open: Any = None
@@ -92,7 +92,7 @@ class ChangeStream(ABC):
     """Reads changes on the fetcher's thread."""
 
     def __init__(self, reading: TableReading, reader: Any, position: Any) -> None:
-        self._settings = reading.settings
+        self.settings = reading.settings
         self._reader = reader
         self._maker = reading.maker
         self._where = reading.where
@@ -126,7 +126,7 @@ class RangeReader(ABC):
     """Reads ranges, on the fetcher's thread."""
 
     def __init__(self, reading: TableReading) -> None:
-        self._settings = reading.settings
+        self.settings = reading.settings
         self._maker = reading.maker
         self._where = reading.where
 
@@ -547,16 +547,16 @@ class CdcSource(Source):
     range_reader: ClassVar[type[RangeReader]]
     change_reader: ClassVar[type[SeenChanges]]
     change_stream: ClassVar[type[ChangeStream]]
-    _settings: CdcSettings
+    settings: CdcSettings
 
     def __init__(self, settings: Any) -> None:
         """Use the builder."""
-        self._settings = settings
+        self.settings = settings
         self._found: Reflected | None = None
 
     def __repr__(self) -> str:
-        tables = ", ".join(map(str, self._settings.tables))
-        return f"{self.name}({self._settings}, {tables})"
+        tables = ", ".join(map(str, self.settings.tables))
+        return f"{self.name}({self.settings}, {tables})"
 
     @property
     def produced_type(self) -> TypeInformation:
@@ -569,10 +569,10 @@ class CdcSource(Source):
         self._reached(self._check)
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        settings = self._settings
+        settings = self.settings
 
         def open_database() -> DriverSide:
-            return self.driver_side(self._settings, self._reflected().shapes, self._on_driver)
+            return self.driver_side(self.settings, self._reflected().shapes, self._on_driver)
 
         return CdcEnumerator(
             context, settings.tables, open_database, settings.chunk_rows, self.view
@@ -584,7 +584,7 @@ class CdcSource(Source):
         def open_database() -> ReaderSide:
             found = self._reflected()
             shapes = {shape.table: shape for shape in found.shapes}
-            reading = TableReading(self._settings, shapes, self._maker(), found.end, where)
+            reading = TableReading(self.settings, shapes, self._maker(), found.end, where)
             return ReaderSide(type(self), reading)
 
         return CdcReader(context, open_database)
@@ -606,7 +606,7 @@ class CdcSource(Source):
             raise ConfigurationError(f"{error} {_REACH}") from error
 
     def _maker(self) -> RecordMaker:
-        settings, shapes = self._settings, self._reflected().shapes
+        settings, shapes = self.settings, self._reflected().shapes
         if settings.form == DEBEZIUM:
             tables = {shape.table: shape for shape in shapes}
             return DebeziumMaker(self.connector, settings.database, tables)

@@ -41,7 +41,7 @@ class FileCompactStrategy:
 
         def build(self) -> FileCompactStrategy:
             """Return the strategy."""
-            strategy: FileCompactStrategy = self._settings
+            strategy: FileCompactStrategy = self.settings
             if strategy.checkpoints is None and strategy.size_threshold is None:
                 raise ConfigurationError(
                     "FileCompactStrategy: at least one condition is needed: call enable_compaction_on_checkpoint or "

@@ -21,8 +21,8 @@ class KeptSink(FileSink):
     """Writes into one folder. Make it with `kept_sink`."""
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        store = _PrivateParts(self._settings.base_path, self._settings.token)
-        return FileWriter(self._settings, context, store)
+        store = _PrivateParts(self.settings.base_path, self.settings.token)
+        return FileWriter(self.settings, context, store)
 
 
 class _PrivateParts(LocalParts):
@@ -32,7 +32,7 @@ class _PrivateParts(LocalParts):
 
 class _Builder(FileSink.BulkFormatBuilder):
     def build(self) -> FileSink:
-        return KeptSink(self._settings)
+        return KeptSink(self.settings)
 
 
 def kept_sink(folder: str, writers: BulkWriterFactory) -> FileSink:

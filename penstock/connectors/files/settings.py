@@ -52,7 +52,7 @@ class OutputFileConfig:
             return self._with(part_suffix=_file_name(suffix, "suffix"))
 
         def build(self) -> OutputFileConfig:
-            config: OutputFileConfig = self._settings
+            config: OutputFileConfig = self.settings
             return config
 
 

@@ -422,7 +422,7 @@ class FileSink(Sink, SupportsPreprocessing):
     """Writes files. Build it: `FileSink.for_row_format(path, encoder).build()`."""
 
     def __init__(self, settings: _SinkSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self.accepts = Accepts.ROWS if settings.bulk is None else settings.bulk.accepts
         self.is_converting = settings.bulk is None or settings.bulk.is_converting
 
@@ -484,7 +484,7 @@ class FileSink(Sink, SupportsPreprocessing):
 
         def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
             """Merge a subtask's part files as the strategy says; until then they are hidden."""
-            bulk = self._settings.bulk
+            bulk = self.settings.bulk
             if bulk is not None and compactor.concatenates and not bulk.can_be_concatenated:
                 raise ConfigurationError(
                     f"FileSink: files of {type(bulk).__name__} are damaged when they are "
@@ -499,7 +499,7 @@ class FileSink(Sink, SupportsPreprocessing):
 
         def build(self) -> FileSink:
             """Return the sink."""
-            return FileSink(self._settings)
+            return FileSink(self.settings)
 
     class RowFormatBuilder(BaseBuilder):
         """Builds a sink that rolls by the default policy."""
@@ -508,27 +508,27 @@ class FileSink(Sink, SupportsPreprocessing):
         """Builds a sink that rolls at each checkpoint."""
 
     def validate(self) -> None:
-        store_of(self._settings).check()
+        store_of(self.settings).check()
 
     def validate_input(self, input_type: Any) -> None:
-        self._settings.buckets.check_input(input_type)
+        self.settings.buckets.check_input(input_type)
 
     def get_transformer(self) -> StreamTransformer | None:
         """Return None: the writers compact their files themselves."""
         return None
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        return FileWriter(self._settings, context, store_of(self._settings))
+        return FileWriter(self.settings, context, store_of(self.settings))
 
     def create_committer(self) -> Committer:
-        return _FileCommitter(self._settings)
+        return _FileCommitter(self.settings)
 
 
 class _FileCommitter(Committer):
     """Makes parts visible in the store of the sink."""
 
     def __init__(self, settings: _SinkSettings) -> None:
-        self._settings = settings
+        self.settings = settings
 
     def commit(self, committables: Sequence[object]) -> None:
         """Make the parts visible.
@@ -536,7 +536,7 @@ class _FileCommitter(Committer):
         Raises:
             ExternalError: a part is gone, or another file has its name; then no part is made visible.
         """
-        store_of(self._settings).commit([Part.of(one) for one in committables])
+        store_of(self.settings).commit([Part.of(one) for one in committables])
 
     def abort(self, job_prefix: str) -> None:
-        store_of(self._settings).abort(job_prefix, self.operator_id)
+        store_of(self.settings).abort(job_prefix, self.operator_id)

@@ -60,7 +60,7 @@ class FileSource(Source):
     """Reads files. Build it: `FileSource.for_record_stream_format(format, *paths).build()`."""
 
     def __init__(self, settings: _FileSettings) -> None:
-        self._settings = settings
+        self.settings = settings
 
     @staticmethod
     def for_record_stream_format(stream_format: FileFormat, *paths: str) -> FileSourceBuilder:
@@ -74,30 +74,30 @@ class FileSource(Source):
 
     @property
     def boundedness(self) -> Boundedness:
-        return Boundedness.of(is_bounded=self._settings.interval_ms is None)
+        return Boundedness.of(is_bounded=self.settings.interval_ms is None)
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        return self._settings.file_format.produced_type
+        return self.settings.file_format.produced_type
 
     @property
     def parses_fields(self) -> bool:
-        file_format = self._settings.file_format
+        file_format = self.settings.file_format
         return file_format.reading(()) is not file_format
 
     def validate(self) -> None:
-        list_files(self._settings.paths, may_be_empty=self._settings.interval_ms is not None)
+        list_files(self.settings.paths, may_be_empty=self.settings.interval_ms is not None)
 
     def create_enumerator(self, context: EnumeratorContext) -> QueueEnumerator:
-        return _FileEnumerator(context, self._settings)
+        return _FileEnumerator(context, self.settings)
 
     def restore_enumerator(self, context: EnumeratorContext, state: Any) -> QueueEnumerator:
-        enumerator = _FileEnumerator(context, self._settings)
+        enumerator = _FileEnumerator(context, self.settings)
         enumerator.restore(state)
         return enumerator
 
     def create_reader(self, context: ReaderContext) -> PolledSplitReader:
-        return _FileReader(context, self._settings.file_format)
+        return _FileReader(context, self.settings.file_format)
 
 
 class FileSourceBuilder(SettingsBuilder):
@@ -143,7 +143,7 @@ class FileSourceBuilder(SettingsBuilder):
             row_type: names and types of the fields, such as Types.ROW_NAMED(["year", "month"], [Types.INT(), Types.INT()]). A
                 folder `__HIVE_DEFAULT_PARTITION__` stands for None.
         """
-        file_format = PartitionedFormat(self._settings.file_format, row_type)
+        file_format = PartitionedFormat(self.settings.file_format, row_type)
         return self._with(file_format=file_format)
 
     def set_split_size(self, size_bytes: int) -> Self:
@@ -162,12 +162,12 @@ class FileSourceBuilder(SettingsBuilder):
 
     def build(self) -> FileSource:
         """Return the source."""
-        if self._settings.interval_ms is not None and self._settings.times > 1:
+        if self.settings.interval_ms is not None and self.settings.times > 1:
             raise ConfigurationError(
                 "FileSource: repeat() reads a fixed set of files, so it cannot be used with "
                 "monitor_continuously(). Leave one of the two out."
             )
-        return FileSource(self._settings)
+        return FileSource(self.settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class _FileEnumerator(QueueEnumerator):
     def __init__(self, context: EnumeratorContext, settings: _FileSettings) -> None:
         super().__init__(context, (), is_final=settings.interval_ms is None)
         self._context = context
-        self._settings = settings
+        self.settings = settings
         self._seen: set[str] = set()
         self._numbers = 0
         self._is_restored = False
@@ -222,16 +222,16 @@ class _FileEnumerator(QueueEnumerator):
     def start(self) -> None:
         if not self._is_restored:
             self._discover()
-        if self._settings.interval_ms is not None:
-            self._context.call_periodically(self._settings.interval_ms, self._discover)
+        if self.settings.interval_ms is not None:
+            self._context.call_periodically(self.settings.interval_ms, self._discover)
 
     def _discover(self) -> None:
         files = [one for one in self._listed() if one.name not in self._seen]
-        times = self._settings.times
+        times = self.settings.times
         group = group_bytes_for(
             sum(one.size for one in files) * times,
             self._context.parallelism(),
-            self._settings.split_bytes,
+            self.settings.split_bytes,
         )
         splits = list(grouped(self._pieces(files, group) * times, self._numbers, group))
         self._seen.update(one.name for one in files)
@@ -240,8 +240,8 @@ class _FileEnumerator(QueueEnumerator):
 
     def _pieces(self, files: Sequence[FoundFile], most_bytes: int) -> list[FilePiece]:
         def pieces_of(one: FoundFile) -> list[FilePiece]:
-            cut_at = most_bytes if self._settings.is_splittable else one.size
-            return list(self._settings.file_format.pieces_of(one, max(1, cut_at)))
+            cut_at = most_bytes if self.settings.is_splittable else one.size
+            return list(self.settings.file_format.pieces_of(one, max(1, cut_at)))
 
         if sum(is_remote(one.path) for one in files) < 2:
             return [piece for one in files for piece in pieces_of(one)]
@@ -253,9 +253,9 @@ class _FileEnumerator(QueueEnumerator):
         """The files now. A monitored directory may still be empty, or may just be being replaced, and a server may be away for a
         while.
         """
-        is_monitoring = self._settings.interval_ms is not None
+        is_monitoring = self.settings.interval_ms is not None
         try:
-            return list_files(self._settings.paths, may_be_empty=is_monitoring)
+            return list_files(self.settings.paths, may_be_empty=is_monitoring)
         except (ConfigurationError, FileNotFoundError) as error:
             if not is_monitoring:
                 raise

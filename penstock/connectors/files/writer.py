@@ -53,7 +53,7 @@ class FileWriter:
     """Writer of one subtask."""
 
     def __init__(self, settings: _SinkSettings, context: WriterContext, store: PartStore) -> None:
-        self._settings = settings
+        self.settings = settings
         self._context = context
         self._store = store
         self._written_type = settings.buckets.written_type(context.input_type)
@@ -72,11 +72,11 @@ class FileWriter:
         self._write(self.convert(batch))
 
     def convert(self, batch: Batch) -> list[tuple[str, Any]]:
-        assigned = self._settings.buckets.assigned(batch, time.time())
+        assigned = self.settings.buckets.assigned(batch, time.time())
         return [(bucket, self._encoded(part)) for bucket, part in assigned]
 
     def _encoded(self, part: Batch) -> Any:
-        settings = self._settings
+        settings = self.settings
         if settings.bulk is not None:
             return settings.bulk.converted(part, self._written_type)
         assert isinstance(part, RowBatch)
@@ -88,7 +88,7 @@ class FileWriter:
 
     @uninterruptible()
     def _write(self, assigned: Sequence[tuple[str, Any]]) -> None:
-        policy = self._settings.rolling
+        policy = self.settings.rolling
         for bucket, data in assigned:
             part = self._open.get(bucket)
             if part is not None and part.is_due(policy):
@@ -169,11 +169,11 @@ class FileWriter:
         if len(self._open) >= MOST_OPEN:
             self._seal(min(self._open, key=lambda one: self._open[one].written_s))
         output = self._store.create(*self._names(folder))
-        return _PartFile(output, self._settings, self._written_type)
+        return _PartFile(output, self.settings, self._written_type)
 
     def _names(self, folder: str, kind: str = "") -> tuple[str, str]:
         """The hidden and the final path of the next file."""
-        names, number = self._settings.names, self._parts
+        names, number = self.settings.names, self._parts
         self._parts += 1
         attempt = self._context.attempt_prefix
         hidden = f".{attempt}.{self._mark}.{number}.{self._writer}{IN_PROGRESS}"

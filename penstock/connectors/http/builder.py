@@ -50,7 +50,7 @@ class HttpBuilder(TlsBuilder):
                 f"{self.name}.set_header: the value of {name!r} is to be printable text on one "
                 "line, of signs of Latin-1."
             )
-        return self._with(headers={**self._settings.headers, name: value})
+        return self._with(headers={**self.settings.headers, name: value})
 
     def set_bearer_token(self, token: str) -> Self:
         """Set the token of the header Authorization."""
@@ -70,5 +70,5 @@ class HttpBuilder(TlsBuilder):
 
     def _check_tls(self, url: str) -> None:
         """Raises: ConfigurationError: there are files of set_tls, and this URL is without TLS."""
-        if self._settings.tls is not None and is_plain(url):
+        if self.settings.tls is not None and is_plain(url):
             raise ConfigurationError(f"{self.name}.set_tls: {PLAIN}")

@@ -62,9 +62,9 @@ class _RequestOutlet(Outlet[_Keyed]):
     """Sends requests. A try that is made again has the same key."""
 
     def converted(self, values: Sequence[Any]) -> list[_Keyed]:
-        key, is_lines = self._settings.key, self._settings.form == "lines"
+        key, is_lines = self.settings.key, self.settings.form == "lines"
         made: list[_Keyed] = []
-        for value, body in zip(values, bodies_of(self._settings.schema, values), strict=True):
+        for value, body in zip(values, bodies_of(self.settings.schema, values), strict=True):
             name = None if key is None else key(value)
             if key is not None and not (name and is_header_value(name)):
                 raise ValueError(
@@ -89,13 +89,13 @@ class _RequestOutlet(Outlet[_Keyed]):
         return len(one[1])
 
     def pieces(self, converted: list[_Keyed]) -> Iterator[list[_Keyed]]:
-        settings = self._settings
+        settings = self.settings
         most = 1 if settings.form == "single" else settings.most_records
         # What stands between two records counts, too.
         return pieces_of(converted, lambda one: len(one[1]) + 1, most, settings.most_bytes + 1)
 
     def connect(self) -> HttpClient:
-        return HttpClient(self._where, self._settings, self._settings.tls)
+        return HttpClient(self._where, self.settings, self.settings.tls)
 
     def send(self, piece: Sequence[_Keyed]) -> int:
         body = self._body(piece)
@@ -116,11 +116,11 @@ class _RequestOutlet(Outlet[_Keyed]):
             self.link.release()
 
     def _body(self, piece: Sequence[_Keyed]) -> bytes:
-        before, between, behind, _ = _FORMS[self._settings.form]
+        before, between, behind, _ = _FORMS[self.settings.form]
         return before + between.join(body for _, body in piece) + behind
 
     def _post(self, key: str, body: bytes) -> None:
-        settings = self._settings
+        settings = self.settings
         kind = _FORMS[settings.form][3]
         headers = {"Content-Type": kind, **settings.headers, settings.key_header: key}
         self.link.send(HttpRequest(settings.url, settings.method, headers, body))
@@ -205,5 +205,5 @@ class HttpSink(PieceSink):
 
     def validate(self) -> None:
         """Check the files of TLS. Raises ConfigurationError. Nothing is sent."""
-        if self._settings.tls is not None:
-            self._settings.tls.context(f"{_NAME} on the driver")
+        if self.settings.tls is not None:
+            self.settings.tls.context(f"{_NAME} on the driver")

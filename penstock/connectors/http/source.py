@@ -184,7 +184,7 @@ class HttpSource(PollingSource):
 
     def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
-        self._settings = settings
+        self.settings = settings
         self.is_bounded = settings.is_bounded
 
     @staticmethod
@@ -255,16 +255,16 @@ class HttpSource(PollingSource):
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        schema = self._settings.schema
-        return self._settings.produced_type if schema is None else schema.produced_type
+        schema = self.settings.schema
+        return self.settings.produced_type if schema is None else schema.produced_type
 
     def validate(self) -> None:
         """Check the files of TLS. Raises ConfigurationError. Nothing is sent."""
-        if self._settings.tls is not None:
-            self._settings.tls.context(f"{_NAME} on the driver")
+        if self.settings.tls is not None:
+            self.settings.tls.context(f"{_NAME} on the driver")
 
     def create_poller(self, shard: int) -> Poller:
-        return _HttpPoller(self._settings)
+        return _HttpPoller(self.settings)
 
 
 class _HttpPoller(QueuePoller):
@@ -272,7 +272,7 @@ class _HttpPoller(QueuePoller):
 
     def __init__(self, settings: _Settings) -> None:
         super().__init__()
-        self._settings = settings
+        self.settings = settings
         self._client = HttpClient(_NAME, settings, settings.tls)
         self._is_json = isinstance(settings.page, _JsonPages)
         self._is_asking = self._is_over = self._is_closed = False
@@ -282,7 +282,7 @@ class _HttpPoller(QueuePoller):
 
     def open(self, position: Any) -> None:
         # `_position` is behind what was given, `_behind` behind the page whose rest is `_rows`.
-        self._position = position or HttpPosition(self._settings.cursor)
+        self._position = position or HttpPosition(self.settings.cursor)
 
     def poll(self) -> Sequence[Any] | Batch | None:
         if not self._rows:
@@ -299,7 +299,7 @@ class _HttpPoller(QueuePoller):
         self._position = (
             HttpPosition(here.cursor, first + len(rows)) if self._rows else self._behind
         )
-        schema = self._settings.schema
+        schema = self.settings.schema
         if schema is None:
             return RowBatch(list(rows))
         batch = batch_of(
@@ -334,7 +334,7 @@ class _HttpPoller(QueuePoller):
 
     def _ask(self) -> None:
         answer: HttpResponse | BaseException
-        settings = self._settings
+        settings = self.settings
         try:
             request = _by_user("set_request", settings.request, self._position.cursor, HttpRequest)
             headers = {**settings.headers, **request.headers}
@@ -352,7 +352,7 @@ class _HttpPoller(QueuePoller):
 
     def _take(self, answer: HttpResponse) -> bool:
         """Takes a page. Returns whether it has new records."""
-        page = _by_user("set_page", self._settings.page, answer, HttpPage)
+        page = _by_user("set_page", self.settings.page, answer, HttpPage)
         here = self._position
         stays = page.cursor is None or page.cursor == here.cursor
         self._rows = page.records[here.rows :]
@@ -362,11 +362,11 @@ class _HttpPoller(QueuePoller):
             else HttpPosition(page.cursor)
         )
         has_more = page.has_more and not (stays and not self._rows)
-        self._is_over = self._settings.is_bounded and not has_more
+        self._is_over = self.settings.is_bounded and not has_more
         # An empty page of JSON with another cursor is not the end: there may be records behind it. But a server may
         # also give a cursor that moves with the time.
-        at_once = has_more and (page.records or self._settings.is_bounded or not self._is_json)
-        self._ask_at_s = time.monotonic() + (0 if at_once else self._settings.interval_s)
+        at_once = has_more and (page.records or self.settings.is_bounded or not self._is_json)
+        self._ask_at_s = time.monotonic() + (0 if at_once else self.settings.interval_s)
         if not self._rows:
             self._position = self._behind
         return bool(self._rows)

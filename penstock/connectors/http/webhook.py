@@ -68,12 +68,12 @@ class WebhookSource(PollingSource):
 
     def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
-        self._settings = settings
+        self.settings = settings
         self.shards = settings.listeners
         self.default_parallelism = settings.listeners
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._settings})"
+        return f"{_NAME}({self.settings})"
 
     @staticmethod
     def builder() -> WebhookSource.Builder:
@@ -234,19 +234,19 @@ class WebhookSource(PollingSource):
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        schema = self._settings.schema
-        return self._settings.produced_type if schema is None else schema.produced_type
+        schema = self.settings.schema
+        return self.settings.produced_type if schema is None else schema.produced_type
 
     def validate(self) -> None:
         """Check the files of TLS. Raises ConfigurationError. The port is taken by the subtask only."""
-        server_context(self._settings.tls, f"{_NAME} on the driver")
+        server_context(self.settings.tls, f"{_NAME} on the driver")
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         """Return the reader. Raises RefusedForGood: answers wait for checkpoints, and the job takes none.
 
         In such a job each poll is acknowledged at once, and a sender would take that for a checkpoint.
         """
-        if self._settings.waits_for_checkpoint and not context.takes_checkpoints():
+        if self.settings.waits_for_checkpoint and not context.takes_checkpoints():
             raise RefusedForGood(
                 f'{_NAME}: set_answer_after("checkpoint") answers a request when a checkpoint '
                 "covers it, and this job takes no checkpoints. Turn on checkpoints "
@@ -255,7 +255,7 @@ class WebhookSource(PollingSource):
         return super().create_reader(context)
 
     def create_poller(self, shard: int) -> Poller:
-        settings = self._settings
+        settings = self.settings
         listen = replace(settings, port=settings.port + shard)
         return WebhookPoller(listen, settings.body, settings.schema, _NAME)
 

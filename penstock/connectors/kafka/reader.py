@@ -302,7 +302,7 @@ class KafkaReader(MessageReader):
         super().__init__(context, settings, commits=commits)
 
     def open_split_reader(self) -> KafkaSplitReader:
-        return KafkaSplitReader(self._settings, self.context.subtask())
+        return KafkaSplitReader(self.settings, self.context.subtask())
 
     def split_id(self, split: KafkaSplit) -> KafkaTopicPartition:
         return split.partition

@@ -108,7 +108,7 @@ class KafkaSink(StagingSink):
             ConfigurationError: confluent-kafka is missing or refuses the properties, or the brokers refuse user,
                 certificate or rights.
         """
-        settings, more = self._settings, {}
+        settings, more = self.settings, {}
         if self.is_exactly_once:
             more["transactional__id"] = settings.transactional_id_prefix
         where = f"{NAME} on the driver"
@@ -116,16 +116,16 @@ class KafkaSink(StagingSink):
         check_login(settings.properties, where)
 
     def staging_writer(self, context: WriterContext) -> SinkWriter:
-        return _KafkaStagingWriter(self._settings, context)
+        return _KafkaStagingWriter(self.settings, context)
 
     def direct_writer(self, context: WriterContext) -> SinkWriter:
-        return _KafkaDirectWriter(self._settings, context)
+        return _KafkaDirectWriter(self.settings, context)
 
     def committer(self) -> Committer:
-        return KafkaCommitter(self._settings.properties)
+        return KafkaCommitter(self.settings.properties)
 
     def _check(self) -> None:
-        settings = self._settings
+        settings = self.settings
         if not settings.properties.get(BOOTSTRAP_SERVERS):
             raise ConfigurationError(
                 f"{NAME}: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
@@ -160,7 +160,7 @@ class KafkaSinkBuilder(SettingsBuilder):
 
     def build(self) -> KafkaSink:
         """Return the sink. Raises ConfigurationError if something required is missing."""
-        return KafkaSink(self._settings)
+        return KafkaSink(self.settings)
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Set the servers: `host:port`, separated by commas."""
@@ -195,7 +195,7 @@ class KafkaSinkBuilder(SettingsBuilder):
         written.
         """
         key, value = checked_property(key, value, "set_property")
-        return self._with(properties={**self._settings.properties, key: value})
+        return self._with(properties={**self.settings.properties, key: value})
 
 
 class _KafkaDirectWriter(DirectMessageWriter):
@@ -203,13 +203,13 @@ class _KafkaDirectWriter(DirectMessageWriter):
 
     def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
         super().__init__()
-        self._settings = settings
+        self.settings = settings
         self._kind = context.input_type
         self._limit = settings.limit
         self._producer = RecordProducer(settings.properties, subtask_of(NAME, context))
 
     def convert(self, batch: Batch) -> ProducedRecords:
-        records = self._settings.records(batch, self._kind)
+        records = self.settings.records(batch, self._kind)
         checked_sizes(records, *self._limit)
         return records
 
@@ -232,12 +232,12 @@ class _KafkaStagingWriter(StagingMessageWriter):
 
     def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
         super().__init__(StagedRecords(*settings.limit))
-        self._settings = settings
+        self.settings = settings
         self._kind = context.input_type
         self._name = f"{settings.transactional_id_prefix}-{context.subtask}-{uuid.uuid4().hex[:16]}"
 
     def records(self, batch: Batch) -> ProducedRecords:
-        return self._settings.records(batch, self._kind)
+        return self.settings.records(batch, self._kind)
 
     def committable(self, number: int, pieces: tuple[bytes, ...]) -> object:
         return self._name, self._staged.first_topic, number, pieces

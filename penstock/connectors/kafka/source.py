@@ -93,12 +93,12 @@ class KafkaEnumerator(PartitionEnumerator):
     """Partitions of the first round begin at the source's starting offsets, later ones at their first record."""
 
     source_name = "KafkaSource"
-    _settings: KafkaSourceSettings
+    settings: KafkaSourceSettings
 
     def splits_of(
         self, partitions: Sequence[KafkaTopicPartition], cluster: KafkaCluster
     ) -> Sequence[KafkaSplit]:
-        settings = self._settings
+        settings = self.settings
         rule = KafkaOffsetsInitializer.earliest() if self.has_begun else settings.starting
         starts = rule.look_up(partitions, cluster)
         stopping = settings.stopping
@@ -109,7 +109,7 @@ class KafkaEnumerator(PartitionEnumerator):
     def forgotten(
         self, known: Collection[KafkaTopicPartition], found: Sequence[KafkaTopicPartition]
     ) -> Collection[KafkaTopicPartition]:
-        deleted = self._settings.deleted_topics
+        deleted = self.settings.deleted_topics
         return {one for one in known if one.topic in deleted}.difference(found)
 
     def owner(self, split: KafkaSplit, parallelism: int) -> int:
@@ -127,7 +127,7 @@ class KafkaSource(MessageSource):
 
     enumerator = KafkaEnumerator
     advertised = "advertised.listeners"
-    _settings: KafkaSourceSettings
+    settings: KafkaSourceSettings
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
@@ -140,18 +140,18 @@ class KafkaSource(MessageSource):
         Raises ConfigurationError: the brokers refuse user, certificate or rights, a topic does not exist, or the cluster
         does not answer.
         """
-        check_login(self._settings.properties, "KafkaSource on the driver")
+        check_login(self.settings.properties, "KafkaSource on the driver")
         super().validate()
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        return KafkaReader(context, self._settings)
+        return KafkaReader(context, self.settings)
 
     def _connect(self) -> KafkaCluster:
-        return KafkaCluster(self._settings.properties, "KafkaSource on the driver")
+        return KafkaCluster(self.settings.properties, "KafkaSource on the driver")
 
     def _check(self) -> None:
         """As Flink's builder does."""
-        settings, properties = self._settings, self._settings.properties
+        settings, properties = self.settings, self.settings.properties
         if not properties.get(BOOTSTRAP_SERVERS):
             raise ConfigurationError(
                 f"KafkaSource: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
@@ -192,7 +192,7 @@ class KafkaSourceBuilder(MessageSourceBuilder):
 
     def build(self) -> KafkaSource:
         """Return the source. Raises ConfigurationError if something required is missing."""
-        return KafkaSource(self._settings)
+        return KafkaSource(self.settings)
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Set the servers: `host:port`, separated by commas."""
@@ -283,9 +283,9 @@ class KafkaSourceBuilder(MessageSourceBuilder):
         commit.offsets.on.checkpoint (true).
         """
         key, value = checked_property(key, value, "set_property")
-        return self._with(properties={**self._settings.properties, key: value})
+        return self._with(properties={**self.settings.properties, key: value})
 
     def set_properties(self, props: dict[str, Any]) -> Self:
         """Set several properties, as `set_property` does."""
         found = checked_properties(props, "set_properties")
-        return self._with(properties={**self._settings.properties, **found})
+        return self._with(properties={**self.settings.properties, **found})

@@ -210,7 +210,7 @@ class DeltaSink(TableSink):
     """
 
     name = "DeltaSink"
-    _settings: _Settings
+    settings: _Settings
 
     @staticmethod
     def for_row_data(table_path: str, row_type: RowTypeInfo | pa.Schema) -> DeltaSink.Builder:
@@ -233,14 +233,14 @@ class DeltaSink(TableSink):
 
         def with_partition_columns(self, *columns: str) -> Self:
             """Set the columns whose values choose the folder. An existing table must be partitioned by the same."""
-            names = self._settings.schema.names
+            names = self.settings.schema.names
             if unknown := [one for one in columns if one not in names]:
                 raise ConfigurationError(
                     f"with_partition_columns: there is no field {unknown[0]!r}. The fields are "
                     f"{names}."
                 )
             for one in columns:
-                kind = self._settings.schema.field(one).type
+                kind = self.settings.schema.field(one).type
                 if pa.types.is_nested(kind) or pa.types.is_binary(kind):
                     raise ConfigurationError(
                         f"with_partition_columns: {one!r} is {kind}, whose values no folder's name "
@@ -257,11 +257,11 @@ class DeltaSink(TableSink):
 
         def build(self) -> DeltaSink:
             """Return the sink."""
-            return DeltaSink(self._settings)
+            return DeltaSink(self.settings)
 
     def validate(self) -> None:
         """Make the table, or hold it against the fields. Raises ConfigurationError."""
-        settings = self._settings
+        settings = self.settings
         import_deltalake("DeltaSink")
         keys = list(settings.partition_by)
         table = at_submit(lambda: created(settings.path, settings.storage, settings.schema, keys))
@@ -275,16 +275,16 @@ class DeltaSink(TableSink):
         self._check_fits(settings.schema, schema_of_table(table), repr(shown(settings.path)))
 
     def _check_input(self, stream: pa.Schema) -> None:
-        settings = self._settings
+        settings = self.settings
         table = opened(settings.path, settings.storage)
         columns = settings.schema if table is None else schema_of_table(table)
         self._check_fits(stream, columns, repr(shown(settings.path)))
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _DeltaWriter(self._settings, context)
+        return _DeltaWriter(self.settings, context)
 
     def create_committer(self) -> Committer:
-        return _DeltaCommitter(self._settings)
+        return _DeltaCommitter(self.settings)
 
     def combined(
         self, context: WriterContext, checkpoint_id: int | None, committables: Sequence[Any]
@@ -316,7 +316,7 @@ class _DeltaWriter(TableWriter):
 
 class _DeltaCommitter(Committer):
     def __init__(self, settings: _Settings) -> None:
-        self._settings = settings
+        self.settings = settings
 
     def commit(self, committables: Sequence[Any]) -> Sequence[object] | None:
         """Add the files to the table's log, in one version. Raises ExternalError, RefusedForGood: the table has changed so that they
@@ -335,31 +335,31 @@ class _DeltaCommitter(Committer):
                 last = error  # Another one was faster, maybe with the same files.
             except (deltalake.exceptions.DeltaError, OSError) as error:
                 raise ExternalError(
-                    f"the Delta table {shown(self._settings.path)!r} does not take a commit: "
+                    f"the Delta table {shown(self.settings.path)!r} does not take a commit: "
                     f"{cause_of(error)}"
                 ) from error
             else:
                 return None
         raise ExternalError(
-            f"the Delta table {shown(self._settings.path)!r} was changed by others {_TRIES} "
+            f"the Delta table {shown(self.settings.path)!r} was changed by others {_TRIES} "
             f"times while files were to be added: {cause_of(last)}"
         )
 
     def abort(self, job_prefix: str) -> None:
-        TableFolder(self._settings.path).drop_begun(job_prefix)
+        TableFolder(self.settings.path).drop_begun(job_prefix)
 
     def _table(self) -> Any:
-        table = opened(self._settings.path, self._settings.storage)
+        table = opened(self.settings.path, self.settings.storage)
         if table is None:
             raise RefusedForGood(
-                f"the Delta table {shown(self._settings.path)!r} is gone, so the files that were "
+                f"the Delta table {shown(self.settings.path)!r} is gone, so the files that were "
                 "written for it cannot be committed. They are still in its folder."
             )
         there = list(table.metadata().partition_columns)
-        if there != list(self._settings.partition_by):
+        if there != list(self.settings.partition_by):
             raise RefusedForGood(
-                f"the Delta table {shown(self._settings.path)!r} is partitioned by {there} now, "
-                f"and the files of the job by {list(self._settings.partition_by)}"
+                f"the Delta table {shown(self.settings.path)!r} is partitioned by {there} now, "
+                f"and the files of the job by {list(self.settings.partition_by)}"
             )
         return table
 
@@ -376,7 +376,7 @@ class _DeltaCommitter(Committer):
             actions,
             "append",
             table.schema(),
-            list(self._settings.partition_by),
+            list(self.settings.partition_by),
             commit_properties=CommitProperties(
                 custom_metadata={"penstockCheckpoints": ",".join(map(str, checkpoints))},
                 app_transactions=[Transaction(name, number) for name, number, _, _ in committables],

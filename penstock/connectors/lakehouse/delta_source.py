@@ -168,7 +168,7 @@ class DeltaSource(TableSource):
 
         def build(self) -> DeltaSource:
             """Return the source. Raises ConfigurationError: there is no such table, or its files alone do not tell its rows."""
-            settings = self._settings
+            settings = self.settings
             if settings.every_ms is None and settings.starting is not None:
                 raise ConfigurationError(
                     "starting_version is for continuous sources. Use version_as_of, or "
@@ -182,10 +182,10 @@ class DeltaSource(TableSource):
             return DeltaSource(settings, _type_of_rows(settings))
 
     def create_enumerator(self, context: EnumeratorContext) -> _Enumerator:
-        return _Enumerator(context, self._settings)
+        return _Enumerator(context, self.settings)
 
     def create_reader(self, context: ReaderContext) -> PolledSplitReader:
-        return _Reader(context, self._settings.path, self._type)
+        return _Reader(context, self.settings.path, self._type)
 
 
 def _type_of_rows(settings: _Settings) -> TypeInformation:
@@ -214,7 +214,7 @@ class _Enumerator(TableEnumerator):
     format_name = "delta"
 
     def begin(self) -> tuple[int, list[DeltaSplit]]:
-        settings = self._settings
+        settings = self.settings
         if settings.starting is not None:
             return settings.starting - 1, []
         table = _table(settings)
@@ -222,7 +222,7 @@ class _Enumerator(TableEnumerator):
         return table.version(), _snapshot(table)
 
     def opened(self) -> Any:
-        return opened(self._settings.path, self._settings.storage)
+        return opened(self.settings.path, self.settings.storage)
 
     def later(self, table: Any) -> Iterator[tuple[int, list[DeltaSplit]]]:
         for version in range(self._place + 1, table.version() + 1):
@@ -230,7 +230,7 @@ class _Enumerator(TableEnumerator):
 
     def _added(self, version: int) -> list[DeltaSplit]:
         """The files with new rows of a version. Raises RefusedForGood: it takes rows back, or the log has it no more."""
-        settings, added, removed = self._settings, list[DeltaSplit](), 0
+        settings, added, removed = self.settings, list[DeltaSplit](), 0
         for action in _actions(settings.path, version):
             if "protocol" in action:
                 check_readable(_table(settings), settings.path)

@@ -78,7 +78,7 @@ class IcebergSink(TableSink):
     """
 
     name = "IcebergSink"
-    _settings: _Settings
+    settings: _Settings
 
     @staticmethod
     def for_row_data(table: str, row_type: RowTypeInfo | pa.Schema) -> IcebergSink.Builder:
@@ -104,7 +104,7 @@ class IcebergSink(TableSink):
 
             `properties`: as pyiceberg takes them, such as type, uri, warehouse, s3.endpoint. They go before the configuration.
             """
-            table = self._settings.name.identifier
+            table = self.settings.name.identifier
             return self._with(name=TableName(table, name, dict(properties or {})))
 
         def with_partitioning(self, *fields: str) -> Self:
@@ -131,11 +131,11 @@ class IcebergSink(TableSink):
         def build(self) -> IcebergSink:
             """Return the sink."""
             import_pyiceberg("IcebergSink")
-            return IcebergSink(replace(self._settings, name=self._settings.name.configured))
+            return IcebergSink(replace(self.settings, name=self.settings.name.configured))
 
     def validate(self) -> None:
         """Find or make the table, and hold it against the fields. Raises ConfigurationError."""
-        settings = self._settings
+        settings = self.settings
         table = at_submit(self._found_or_made)
         if table is None:
             raise ConfigurationError(
@@ -146,7 +146,7 @@ class IcebergSink(TableSink):
         self._check_fits(settings.schema, arrow_schema_of(table.schema()), settings.name)
 
     def _found_or_made(self) -> Table | None:
-        settings = self._settings
+        settings = self.settings
         table = opened(settings.name)
         if table is None and settings.creates is not None:
             fields = settings.partitioning or ()
@@ -154,15 +154,15 @@ class IcebergSink(TableSink):
         return table
 
     def _check_input(self, stream: pa.Schema) -> None:
-        table = opened(self._settings.name)
+        table = opened(self.settings.name)
         if table is not None:
-            self._check_fits(stream, arrow_schema_of(table.schema()), self._settings.name)
+            self._check_fits(stream, arrow_schema_of(table.schema()), self.settings.name)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _IcebergWriter(self._settings, context)
+        return _IcebergWriter(self.settings, context)
 
     def create_committer(self) -> Committer:
-        return _IcebergCommitter(self._settings.name)
+        return _IcebergCommitter(self.settings.name)
 
     def combined(
         self, context: WriterContext, checkpoint_id: int | None, committables: Sequence[Any]

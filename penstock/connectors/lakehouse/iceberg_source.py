@@ -294,7 +294,7 @@ class IcebergSource(TableSource):
 
         def with_catalog(self, name: str, properties: Mapping[str, str] | None = None) -> Self:
             """Set the catalog; by default "default", as pyiceberg is configured on the driver. See IcebergSink."""
-            table = self._settings.name.identifier
+            table = self.settings.name.identifier
             return self._with(name=TableName(table, name, dict(properties or {})))
 
         def with_columns(self, *columns: str) -> Self:
@@ -349,7 +349,7 @@ class IcebergSource(TableSource):
         def build(self) -> IcebergSource:
             """Return the source. Raises ConfigurationError: there is no such table, snapshot or column."""
             import_pyiceberg("IcebergSource")
-            settings = replace(self._settings, name=self._settings.name.configured)
+            settings = replace(self.settings, name=self.settings.name.configured)
             _check(settings)
             table = _table(settings)
             schema = _projection(table, settings)
@@ -360,10 +360,10 @@ class IcebergSource(TableSource):
             return IcebergSource(settings, row_type, schema.model_dump_json())
 
     def create_enumerator(self, context: EnumeratorContext) -> _Enumerator:
-        return _Enumerator(context, self._settings)
+        return _Enumerator(context, self.settings)
 
     def create_reader(self, context: ReaderContext) -> PolledSplitReader:
-        return _Reader(context, self._settings, self._type, self._projected)
+        return _Reader(context, self.settings, self._type, self._projected)
 
 
 def _check(settings: _Settings) -> None:
@@ -463,7 +463,7 @@ class _Enumerator(TableEnumerator):
     format_name = "iceberg"
 
     def begin(self) -> tuple[int | None, list[IcebergSplit]]:
-        settings = self._settings
+        settings = self.settings
         table = _table(settings)
         if settings.strategy is not _ALL:
             return start_of(table, settings.ref, settings.strategy, settings.start_value), []
@@ -473,16 +473,16 @@ class _Enumerator(TableEnumerator):
         return last, snapshot_files(table, last, settings.filter, settings.name)
 
     def opened(self) -> Table | None:
-        return opened(self._settings.name)
+        return opened(self.settings.name)
 
     def later(self, table: Table) -> Iterator[tuple[int, list[IcebergSplit]]]:
-        settings = self._settings
+        settings = self.settings
         for snapshot in newer_than(table, settings.ref, self._place, settings.name):
             yield snapshot.snapshot_id, self._added(table, snapshot)
 
     def _added(self, table: Table, snapshot: Any) -> list[IcebergSplit]:
         """The files with new rows of a snapshot. Raises RefusedForGood: it takes rows back, and that is refused."""
-        settings = self._settings
+        settings = self.settings
         operation = "append" if snapshot.summary is None else snapshot.summary.operation.value
         if operation == "append":
             return appended_files(table, snapshot, settings.filter, settings.name)
@@ -509,7 +509,7 @@ class _Reader(PolledSplitReader):
         self, context: ReaderContext, settings: _Settings, row_type: Any, projected: str
     ) -> None:
         super().__init__(context)
-        self._settings = settings
+        self.settings = settings
         self._schema = arrow_schema(row_type)
         self._projected = projected
         self._files = self._opened()  # Not with the first split: that would hold up the task.
@@ -529,11 +529,11 @@ class _Reader(PolledSplitReader):
     def _opened(self) -> FileRows:
         from pyiceberg.schema import Schema
 
-        table = opened(self._settings.name)
+        table = opened(self.settings.name)
         if table is None:
             raise ExternalError(
-                f"the Iceberg table {self._settings.name} is not there, seen from this "
+                f"the Iceberg table {self.settings.name} is not there, seen from this "
                 "TaskManager. Check that the catalog is the same on every machine."
             )
         projected = Schema.model_validate_json(self._projected)
-        return FileRows(table, projected, self._settings.filter)
+        return FileRows(table, projected, self.settings.filter)

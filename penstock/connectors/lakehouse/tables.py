@@ -363,7 +363,7 @@ class TableEnumerator(QueueEnumerator):
 
     def __init__(self, context: EnumeratorContext, settings: Any) -> None:
         super().__init__(context, (), is_final=settings.every_ms is None)
-        self._settings = settings
+        self.settings = settings
         self._place: Any = None
         self._is_restored = False
 
@@ -380,8 +380,8 @@ class TableEnumerator(QueueEnumerator):
         if not self._is_restored:
             self._place, splits = self.begin()
             self.add(splits)
-        if self._settings.every_ms is not None:
-            self._context.call_periodically(self._settings.every_ms, self._follow)
+        if self.settings.every_ms is not None:
+            self._context.call_periodically(self.settings.every_ms, self._follow)
 
     def _follow(self) -> None:
         try:
@@ -416,12 +416,12 @@ class TableSource(Source):
     """A source of the rows of one table."""
 
     def __init__(self, settings: Any, row_type: TypeInformation) -> None:
-        self._settings = settings
+        self.settings = settings
         self._type = row_type
 
     @property
     def boundedness(self) -> Boundedness:
-        return Boundedness.of(is_bounded=self._settings.every_ms is None)
+        return Boundedness.of(is_bounded=self.settings.every_ms is None)
 
     @property
     def produced_type(self) -> TypeInformation:
@@ -445,7 +445,7 @@ class TableSink(Sink):
     name: ClassVar[str]
 
     def __init__(self, settings: Any) -> None:
-        self._settings = settings
+        self.settings = settings
 
     def validate_input(self, input_type: Any) -> None:
         """Raises ConfigurationError: the stream's type is no row, or does not fit the table."""

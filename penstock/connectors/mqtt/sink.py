@@ -60,10 +60,10 @@ class MqttSink(Sink):
 
     def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
-        self._settings = settings
+        self.settings = settings
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._settings}, {self._settings.topic})"
+        return f"{_NAME}({self.settings}, {self.settings.topic})"
 
     @staticmethod
     def builder() -> MqttSink.Builder:
@@ -103,10 +103,10 @@ class MqttSink(Sink):
 
         A broker that the driver does not reach is no error: only the subtasks must reach it.
         """
-        check_login(self._settings, f"{_NAME} on the driver")
+        check_login(self.settings, f"{_NAME} on the driver")
 
     def create_writer(self, context: WriterContext) -> MqttWriter:
-        writer = MqttWriter(self._settings, subtask_of(_NAME, context))
+        writer = MqttWriter(self.settings, subtask_of(_NAME, context))
         writer.start()
         return writer
 
@@ -118,7 +118,7 @@ class MqttWriter(RowsWriter):
 
     def __init__(self, settings: _Settings, where: str) -> None:
         self.sent = SendFigures()
-        self._settings = settings
+        self.settings = settings
         self._where = where
         self._client = make_client(settings, where)
         self._client.max_queued_messages_set(0)
@@ -133,10 +133,10 @@ class MqttWriter(RowsWriter):
         self._client.on_connect = self._on_connect
         self._client.on_publish = self._on_publish
         self._client.on_disconnect = self._on_disconnect
-        connect(self._client, self._settings, self._where)
+        connect(self._client, self.settings, self._where)
 
     def converted(self, values: Sequence[Any]) -> Converted:
-        topic, bodies = self._settings.topic, bodies_of(self._settings.schema, values)
+        topic, bodies = self.settings.topic, bodies_of(self.settings.schema, values)
         if callable(topic):
             where = f"{_NAME}: the function of set_topic"
             topics = [checked_topic(where, topic(value), is_filter=False) for value in values]
@@ -157,7 +157,7 @@ class MqttWriter(RowsWriter):
             topic, body = converted[sizes.index(max(sizes))]
             raise RefusedForGood(
                 f"{self._where}: a message for the topic {topic!r:.200} has {len(body)} bytes, "
-                f"and its packet {size}. {self._settings} takes packets of {most} bytes. Set that "
+                f"and its packet {size}. {self.settings} takes packets of {most} bytes. Set that "
                 "higher, or make the records smaller."
             )
 
@@ -169,7 +169,7 @@ class MqttWriter(RowsWriter):
                 raise self._error
             if self._most_bytes is None:
                 raise ExternalError(
-                    f"{self._where}: {self._settings} has not answered for {PATIENCE_S:.0f} s. "
+                    f"{self._where}: {self.settings} has not answered for {PATIENCE_S:.0f} s. "
                     + HELP
                 )
             return self._most_bytes
@@ -181,7 +181,7 @@ class MqttWriter(RowsWriter):
             self._published += len(piece)
             with uninterruptible():  # the client has locks, which its thread takes too
                 for topic, body in piece:
-                    self._client.publish(topic, body, qos=1, retain=self._settings.is_retained)
+                    self._client.publish(topic, body, qos=1, retain=self.settings.is_retained)
             self.sent.bytes += sum(len(body) for _, body in piece)
 
     def prepare_commit(self) -> Sequence[object]:
@@ -201,7 +201,7 @@ class MqttWriter(RowsWriter):
                 seen = self._confirmed
                 if not self._changed.wait_for(partial(self._has_news, seen), PATIENCE_S):
                     self._error = ExternalError(
-                        f"{self._where}: {self._settings} has confirmed none of {left} messages "
+                        f"{self._where}: {self.settings} has confirmed none of {left} messages "
                         f"for {PATIENCE_S:.0f} s. {HELP}"
                     )
             if self._error is not None:
@@ -217,17 +217,17 @@ class MqttWriter(RowsWriter):
         self, client: Any, _data: Any, _flags: Any, reason: Any, properties: Any
     ) -> None:
         if reason.is_failure:
-            self._fail(error_of(self._where, self._settings, "the connection", reason))
+            self._fail(error_of(self._where, self.settings, "the connection", reason))
             return
         with self._changed:
             self._most_bytes = getattr(properties, "MaximumPacketSize", _MOST_BYTES)
             self._changed.notify()
         most = getattr(properties, "ReceiveMaximum", MAX_IN_FLIGHT)
-        if most < self._settings.in_flight:
+        if most < self.settings.in_flight:
             self._fail(
                 RefusedForGood(
-                    f"{self._where}: {self._settings} takes {most} messages at once, and "
-                    f"{self._settings.in_flight} may be on their way. Set "
+                    f"{self._where}: {self.settings} takes {most} messages at once, and "
+                    f"{self.settings.in_flight} may be on their way. Set "
                     f"set_max_in_flight({most})."
                 )
             )
@@ -236,7 +236,7 @@ class MqttWriter(RowsWriter):
         self, _client: Any, _data: Any, _mid: int, reason: Any, _properties: Any
     ) -> None:
         if reason.is_failure:
-            self._fail(error_of(self._where, self._settings, "a message", reason))
+            self._fail(error_of(self._where, self.settings, "a message", reason))
             return
         with self._changed:
             self._confirmed += 1
@@ -250,7 +250,7 @@ class MqttWriter(RowsWriter):
             client.disconnect()
             self._fail(
                 RefusedForGood(
-                    f"{self._where}: {self._settings} has ended the connection at a message: "
+                    f"{self._where}: {self.settings} has ended the connection at a message: "
                     f"{reason} (reason code {reason.value:#x}). It may be too large for the "
                     "broker, or its topic have too many levels."
                 )

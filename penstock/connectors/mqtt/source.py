@@ -60,12 +60,12 @@ class MqttSource(PollingSource):
 
     def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
-        self._settings = settings
+        self.settings = settings
         self.shards = settings.clients
         self.default_parallelism = settings.clients
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._settings}, {', '.join(self._settings.topics)})"
+        return f"{_NAME}({self.settings}, {', '.join(self.settings.topics)})"
 
     @staticmethod
     def builder() -> MqttSource.Builder:
@@ -127,17 +127,17 @@ class MqttSource(PollingSource):
 
     @property
     def produced_type(self) -> TypeInformation:
-        return self._settings.messages.produced_type
+        return self.settings.messages.produced_type
 
     def validate(self) -> None:
         """Check client and login. Raises ConfigurationError.
 
         A broker that the driver does not reach is no error: only the subtasks must reach it.
         """
-        check_login(self._settings, f"{_NAME} on the driver")
+        check_login(self.settings, f"{_NAME} on the driver")
 
     def create_poller(self, shard: int) -> Poller:
-        return _MqttPoller(self._settings, shard)
+        return _MqttPoller(self.settings, shard)
 
 
 class _Message(NamedTuple):
@@ -155,7 +155,7 @@ class _MqttPoller(QueuePoller):
 
     def __init__(self, settings: _Settings, shard: int) -> None:
         super().__init__()
-        self._settings = settings
+        self.settings = settings
         self._where = f"{_NAME}, client {settings.client_id}-{shard}"
         self._client = make_client(
             settings, self._where, f"{settings.client_id}-{shard}", manual_ack=True
@@ -174,7 +174,7 @@ class _MqttPoller(QueuePoller):
         client.on_subscribe = self._on_subscribe
         client.on_message = self._on_message
         client.on_disconnect = self._on_disconnect
-        connect(client, self._settings, self._where, keeps_s=self._settings.keeps_s)
+        connect(client, self.settings, self._where, keeps_s=self.settings.keeps_s)
 
     def poll(self) -> Sequence[Any] | Batch:
         taken = self.taken(_ROWS, _WAIT_S, lambda: self._error)
@@ -182,7 +182,7 @@ class _MqttPoller(QueuePoller):
             self._check()
             return []
         self._given = taken[-1].number
-        return self._settings.messages.batch(
+        return self.settings.messages.batch(
             [one.topic for one in taken],
             [one.payload for one in taken],
             None,
@@ -195,7 +195,7 @@ class _MqttPoller(QueuePoller):
             raise self._error
         if self._lost_s is not None and monotonic() - self._lost_s > PATIENCE_S:
             raise ExternalError(
-                f"{self._where}: no connection to {self._settings} for {PATIENCE_S:g} s. {HELP}"
+                f"{self._where}: no connection to {self.settings} for {PATIENCE_S:g} s. {HELP}"
             )
 
     def position(self) -> int:
@@ -220,7 +220,7 @@ class _MqttPoller(QueuePoller):
         self, client: Any, _data: Any, flags: Any, reason: Any, _properties: Any
     ) -> None:
         if reason.is_failure:
-            self._fail(error_of(self._where, self._settings, "the connection", reason))
+            self._fail(error_of(self._where, self.settings, "the connection", reason))
             return
         with self.changed:
             self._lost_s = None
@@ -228,7 +228,7 @@ class _MqttPoller(QueuePoller):
                 if self._open:
                     _LOG.warning("%s: the broker has lost the session", self._where)
                 self._open.clear()
-        settings = self._settings
+        settings = self.settings
         options = extra("paho.mqtt.subscribeoptions", "mqtt", self._where).SubscribeOptions
         head = f"$share/{settings.client_id}/" if settings.clients > 1 else ""
         # 1: retained messages come with a subscription that is new, not with each connection.
@@ -239,10 +239,10 @@ class _MqttPoller(QueuePoller):
     def _on_subscribe(
         self, _client: Any, _data: Any, _mid: int, reasons: Sequence[Any], _properties: Any
     ) -> None:
-        for topic, reason in zip(self._settings.topics, reasons, strict=True):
+        for topic, reason in zip(self.settings.topics, reasons, strict=True):
             if reason.is_failure:
                 what = f"the subscription of {topic!r}"
-                self._fail(error_of(self._where, self._settings, what, reason))
+                self._fail(error_of(self._where, self.settings, what, reason))
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
         with self.changed:
@@ -269,7 +269,7 @@ class _MqttPoller(QueuePoller):
             self._fail(
                 ExternalError(
                     f"{self._where}: another client with this id has connected to "
-                    f"{self._settings}. If it is no new attempt of this job, give one of them "
+                    f"{self.settings}. If it is no new attempt of this job, give one of them "
                     "another set_client_id."
                 )
             )

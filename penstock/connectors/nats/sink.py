@@ -71,7 +71,7 @@ class MessageOutlet(Outlet[Message]):
         self._number = 0
 
     def converted(self, values: Sequence[Any]) -> list[Message]:
-        settings = self._settings
+        settings = self.settings
         subject, id_of = settings.subject, settings.message_id
         made: list[Message] = []
         for value, body in zip(values, bodies_of(settings.schema, values), strict=True):
@@ -94,7 +94,7 @@ class MessageOutlet(Outlet[Message]):
         if len(body) + around > self._server_takes:
             raise RefusedForGood(
                 f"{_NAME}: a message for {subject!r} has {len(body)} bytes, and {around} for its "
-                f"id. {self._settings} takes {self._server_takes} (max_payload). Set that "
+                f"id. {self.settings} takes {self._server_takes} (max_payload). Set that "
                 "higher, or make the records smaller."
             )
 
@@ -102,14 +102,14 @@ class MessageOutlet(Outlet[Message]):
         """What the server takes as a message. Raises: ExternalError: it does not answer."""
         if self.link is not None:
             return most_bytes_of(self.link)
-        with closing(NatsLink(self._settings, self._where)) as link:
+        with closing(NatsLink(self.settings, self._where)) as link:
             return most_bytes_of(link)
 
     def size(self, one: Message) -> int:
         return len(one[1])
 
     def connect(self) -> NatsLink:
-        return NatsLink(self._settings, self._where)
+        return NatsLink(self.settings, self._where)
 
     def send(self, piece: Sequence[Message]) -> int:
         named = []
@@ -139,7 +139,7 @@ class JetStreamSink(PieceSink):
     outlet = MessageOutlet
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._settings}, {self._settings.subject})"
+        return f"{_NAME}({self.settings}, {self.settings.subject})"
 
     @staticmethod
     def builder() -> JetStreamSink.Builder:
@@ -195,7 +195,7 @@ class JetStreamSink(PieceSink):
         A server that the driver does not reach is no error: only the subtasks must reach it.
         """
         where = f"{_NAME} on the driver"
-        subject = self._settings.subject
+        subject = self.settings.subject
         not_found = extra("nats.js.errors", "nats", where).NotFoundError
 
         async def check(client: Any) -> None:
@@ -205,11 +205,11 @@ class JetStreamSink(PieceSink):
                 await client.jetstream().find_stream_name_by_subject(subject)
             except not_found as error:
                 raise RefusedForGood(
-                    f"{where}: no stream on {self._settings} takes the subject {subject!r}. Create "
+                    f"{where}: no stream on {self.settings} takes the subject {subject!r}. Create "
                     "one (nats stream add), or correct set_subject."
                 ) from error
 
-        look(self._settings, where, check)
+        look(self.settings, where, check)
 
 
 class PublishRefused(Exception):

@@ -77,13 +77,13 @@ class JetStreamSource(PollingSource):
 
     def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
-        self._settings = settings
+        self.settings = settings
         self.is_bounded = settings.is_bounded
         self.shards = len(settings.subjects)
         self.default_parallelism = self.shards
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._settings}, {self._settings.stream})"
+        return f"{_NAME}({self.settings}, {self.settings.stream})"
 
     @staticmethod
     def builder() -> JetStreamSource.Builder:
@@ -158,7 +158,7 @@ class JetStreamSource(PollingSource):
 
     @property
     def produced_type(self) -> TypeInformation:
-        return self._settings.messages.produced_type
+        return self.settings.messages.produced_type
 
     def validate(self) -> None:
         """Check client, login and stream. Raises ConfigurationError.
@@ -166,15 +166,15 @@ class JetStreamSource(PollingSource):
         A server that the driver does not reach is no error: only the subtasks must reach it.
         """
         where = f"{_NAME} on the driver"
-        stream = self._settings.stream
+        stream = self.settings.stream
 
         async def check(client: Any) -> None:
-            await check_stream(client.jetstream(), stream, f"{where}: {self._settings}")
+            await check_stream(client.jetstream(), stream, f"{where}: {self.settings}")
 
-        look(self._settings, where, check)
+        look(self.settings, where, check)
 
     def create_poller(self, shard: int) -> Poller:
-        return JetStreamPoller(self._settings, self._settings.subjects[shard])
+        return JetStreamPoller(self.settings, self.settings.subjects[shard])
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class JetStreamPoller(QueuePoller):
 
     def __init__(self, settings: _Settings, subject: str) -> None:
         super().__init__()
-        self._settings = settings
+        self.settings = settings
         self._subject = subject
         self._reads_all = subject == _ALL
         self._where = f"{_NAME}, stream {settings.stream!r}, subject {subject!r}"
@@ -247,7 +247,7 @@ class JetStreamPoller(QueuePoller):
         size = sum(len(one.payload) for one in taken)
         self._mean_bytes += (size / len(taken) - self._mean_bytes) / 4
         self._position = replace(self._position, after=taken[-1].sequence, has_begun=True)
-        return self._settings.messages.batch(
+        return self.settings.messages.batch(
             [one.subject for one in taken],
             [one.payload for one in taken],
             np.array([one.time_ms for one in taken], np.int64),
@@ -270,7 +270,7 @@ class JetStreamPoller(QueuePoller):
     # ------------------------------------------------------------------ positions
 
     async def _first_position(self, client: Any) -> StreamPosition:
-        settings = self._settings
+        settings = self.settings
         info = await check_stream(client.jetstream(), settings.stream, self._where)
         last = info.state.last_seq
         after = settings.start - 1 if settings.start else last
@@ -281,7 +281,7 @@ class JetStreamPoller(QueuePoller):
 
     async def _before_time(self, client: Any, epoch_ms: int, last: int) -> int:
         """The sequence before the first message of this time; `last` if there is none."""
-        settings = self._settings
+        settings = self.settings
         api = extra("nats.js.api", "nats", self._where)
         when = dt.datetime.fromtimestamp(epoch_ms / 1000, dt.UTC)
         info = await client.jetstream().add_consumer(
@@ -318,7 +318,7 @@ class JetStreamPoller(QueuePoller):
         return self._pull
 
     async def _subscribed(self, client: Any) -> _Pull:
-        settings = self._settings
+        settings = self.settings
         api = extra("nats.js.api", "nats", self._where)
         stream = client.jetstream()
         info = await check_stream(stream, settings.stream, self._where)
@@ -343,12 +343,12 @@ class JetStreamPoller(QueuePoller):
 
     def _check_losses(self, first: int, last: int) -> None:
         """Raises: RefusedForGood: messages behind the position are gone, unless the source may go on without them."""
-        position, settings = self._position, self._settings
+        position, settings = self._position, self.settings
         if not position.has_begun:
             return
         if last < position.after:
             raise RefusedForGood(
-                f"{self._where}: the stream on {self._settings} ends with the message "
+                f"{self._where}: the stream on {self.settings} ends with the message "
                 f"{last}, and {position.after} was read already: it is another stream of this "
                 "name, or was restored. Begin anew without the checkpoint."
             )
@@ -356,7 +356,7 @@ class JetStreamPoller(QueuePoller):
             return
         text = (
             f"{self._where}: messages behind {position.after} and before {first} were removed "
-            f"from the stream on {self._settings} before they were read"
+            f"from the stream on {self.settings} before they were read"
         )
         if settings.fails_on_loss and self._reads_all:
             raise RefusedForGood(
@@ -386,7 +386,7 @@ class JetStreamPoller(QueuePoller):
         return [one for one in taken if one.sequence <= until]
 
     def _place(self, one: _Message) -> str:
-        return f"message {one.sequence} of the stream {self._settings.stream!r} ({one.subject})"
+        return f"message {one.sequence} of the stream {self.settings.stream!r} ({one.subject})"
 
 
 class _Pull:

@@ -405,21 +405,21 @@ class PulsarBuilder(SettingsBuilder):
 
         The package may be left out.
         """
-        options = self._settings.options
+        options = self.settings.options
         return self._with(
             options=with_authentication(options, auth_plugin_class_name, auth_params_string)
         )
 
     def set_config(self, key: str | ConfigOption[Any], value: Any) -> Self:
         """Set an option by Flink's name, such as pulsar.client.*. Raises: ConfigurationError: there is no such option."""
-        return self._with(options=with_option(self._settings.options, key, value, "set_config"))
+        return self._with(options=with_option(self.settings.options, key, value, "set_config"))
 
     def set_properties(self, config: dict[str, Any]) -> Self:
         """Set several options by Flink's names. Raises: ConfigurationError: there is no such option."""
         return self._set_all(config, "set_properties")
 
     def _set_all(self, config: dict[str, Any], setter: str) -> Self:
-        return self._with(options=with_options(self._settings.options, config, setter))
+        return self._with(options=with_options(self.settings.options, config, setter))
 
 
 def with_authentication(options: Options, plugin: str, parameters: object) -> dict[str, str]:

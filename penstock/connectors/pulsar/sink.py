@@ -427,13 +427,13 @@ class PulsarCommitter(StagingCommitter):
 
     def __init__(self, settings: PulsarSinkSettings) -> None:
         super().__init__()
-        self._settings = settings
+        self.settings = settings
 
     def log_key(self, staging: PulsarStaging) -> None:
         return None
 
     def open_log(self, staging: PulsarStaging) -> DeduplicatedLog:
-        return DeduplicatedLog(self._settings, "PulsarSink's committer")
+        return DeduplicatedLog(self.settings, "PulsarSink's committer")
 
 
 # ---------------------------------------------------------------------- sink
@@ -469,7 +469,7 @@ class PulsarSink(StagingSink):
     accepts = Accepts.ROWS
     is_converting = True
 
-    _settings: PulsarSinkSettings
+    settings: PulsarSinkSettings
 
     @staticmethod
     def builder() -> PulsarSinkBuilder:
@@ -482,7 +482,7 @@ class PulsarSink(StagingSink):
         Raises:
             ConfigurationError: a topic does not exist, or the client refuses the options.
         """
-        settings, where = self._settings, f"{NAME} on the driver"
+        settings, where = self.settings, f"{NAME} on the driver"
         pulsar = import_pulsar(where)
         producer_arguments(settings.options, pulsar, where)
         client = make_client(settings.options, where)
@@ -493,16 +493,16 @@ class PulsarSink(StagingSink):
             close_client(client, pulsar)
 
     def staging_writer(self, context: WriterContext) -> SinkWriter:
-        return _PulsarStagingWriter(self._settings, context)
+        return _PulsarStagingWriter(self.settings, context)
 
     def direct_writer(self, context: WriterContext) -> SinkWriter:
-        return _PulsarDirectWriter(self._settings, context)
+        return _PulsarDirectWriter(self.settings, context)
 
     def committer(self) -> Committer:
-        return PulsarCommitter(self._settings)
+        return PulsarCommitter(self.settings)
 
     def _check(self) -> None:
-        settings, options = self._settings, self._settings.options
+        settings, options = self.settings, self.settings.options
         if not options.get(SERVICE_URL):
             raise ConfigurationError(
                 f"{NAME}: the option {SERVICE_URL!r} is required: call set_service_url('pulsar://host:6650')."
@@ -547,7 +547,7 @@ class PulsarSinkBuilder(PulsarBuilder):
 
     def build(self) -> PulsarSink:
         """Return the sink. Raises ConfigurationError if something required is missing."""
-        return PulsarSink(self._settings)
+        return PulsarSink(self.settings)
 
     def set_producer_name(self, producer_name: str) -> Self:
         """Set the prefix of the producers' names."""
@@ -555,9 +555,9 @@ class PulsarSinkBuilder(PulsarBuilder):
 
     def set_topics(self, topics: str | list[str]) -> Self:
         """Set topics, with all their partitions, or single partitions (`topic-partition-0`)."""
-        if self._settings.topics:
+        if self.settings.topics:
             raise ConfigurationError(
-                f"set_topics: topics are set already: {', '.join(self._settings.topics)}. Call it once."
+                f"set_topics: topics are set already: {', '.join(self.settings.topics)}. Call it once."
             )
         return self._with(topics=checked_topics(topics))
 

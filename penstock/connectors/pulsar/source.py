@@ -224,7 +224,7 @@ class PulsarReader(MessageReader):
         super().__init__(context, settings, commits=not settings.acknowledges_by_itself)
 
     def open_split_reader(self) -> PulsarSplitReader:
-        return PulsarSplitReader(self._settings, self.context.subtask())
+        return PulsarSplitReader(self.settings, self.context.subtask())
 
     def split_id(self, split: PulsarSplit) -> TopicPartition:
         return split.partition
@@ -239,7 +239,7 @@ class PulsarSplitReader(CommittingSplitReader):
     def __init__(self, settings: PulsarSourceSettings, subtask: int) -> None:
         self._where = f"PulsarSource, subtask {subtask}"
         self._pulsar = import_pulsar(self._where)
-        self._settings = settings
+        self.settings = settings
         self._client = make_client(settings.options, self._where)
         self._to_open: list[PulsarSplit] = []
         self._busy_since: float | None = None
@@ -280,7 +280,7 @@ class PulsarSplitReader(CommittingSplitReader):
             with pulsar_errors(self._pulsar, f"{self._where}: cannot read {one.split.partition}"):
                 messages = one.consumer.batch_receive()
             batches += self._taken(one, messages)
-        if self._settings.acknowledges_by_itself:
+        if self.settings.acknowledges_by_itself:
             self._acknowledge_in_time()
         finished, self._over = self._over, []
         if not batches and not finished:
@@ -307,12 +307,12 @@ class PulsarSplitReader(CommittingSplitReader):
         for split in waiting:
             try:
                 consumer = open_consumer(
-                    self._client, split.partition, self._settings.options, self._where
+                    self._client, split.partition, self.settings.options, self._where
                 )
             except ConsumerIsBusy:
                 now = monotonic()
                 self._busy_since = self._busy_since or now
-                if now - self._busy_since > operation_timeout_s(self._settings.options):
+                if now - self._busy_since > operation_timeout_s(self.settings.options):
                     raise
                 self._to_open.append(split)
                 continue
@@ -351,7 +351,7 @@ class PulsarSplitReader(CommittingSplitReader):
         last = wanted[-1]
         one.to_acknowledge = last.message_id()
         one.split = one.split.behind(place_of(one.to_acknowledge), is_over=is_over)
-        partition, settings = one.split.partition, self._settings
+        partition, settings = one.split.partition, self.settings
         batch = batch_of(with_keys(wanted, settings.keys), settings.schema, partition)
         read = NO_RECORDS if batch is None else batch
         return [ReadBatch(read, partition, one.split, one.to_acknowledge)]
@@ -374,7 +374,7 @@ class PulsarSplitReader(CommittingSplitReader):
             "between them were removed, either by the topic's retention or because they were "
             "acknowledged."
         )
-        if self._settings.options.get(VERIFY_START, WARNS) == FAILS:
+        if self.settings.options.get(VERIFY_START, WARNS) == FAILS:
             raise ExternalError(text)
         _LOG.warning("%s", text)
 
@@ -455,12 +455,12 @@ class PulsarEnumerator(PartitionEnumerator):
     """
 
     source_name = "PulsarSource"
-    _settings: PulsarSourceSettings
+    settings: PulsarSourceSettings
 
     def splits_of(
         self, partitions: Sequence[TopicPartition], cluster: PulsarCluster
     ) -> Sequence[PulsarSplit]:
-        start, stop = self._settings.start.start, self._settings.stop.stop
+        start, stop = self.settings.start.start, self.settings.stop.stop
         if self.has_begun and start.kind is not StartKind.PUBLISH_TIME:
             start = Start(StartKind.EARLIEST)
         return [cluster.begin(one, start, stop) for one in partitions]
@@ -481,7 +481,7 @@ class PulsarSource(MessageSource):
 
     enumerator = PulsarEnumerator
     advertised = "advertisedAddress"
-    _settings: PulsarSourceSettings
+    settings: PulsarSourceSettings
 
     @staticmethod
     def builder() -> PulsarSourceBuilder:
@@ -489,14 +489,14 @@ class PulsarSource(MessageSource):
         return PulsarSourceBuilder()
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        return PulsarReader(context, self._settings)
+        return PulsarReader(context, self.settings)
 
     def _connect(self) -> PulsarCluster:
-        return PulsarCluster(self._settings.options, f"{NAME} on the driver")
+        return PulsarCluster(self.settings.options, f"{NAME} on the driver")
 
     def _check(self) -> None:
         """As Flink's builder does."""
-        settings, options = self._settings, self._settings.options
+        settings, options = self.settings, self.settings.options
         for key, setter in (
             (SERVICE_URL, "set_service_url('pulsar://host:6650')"),
             (SUBSCRIPTION, "set_subscription_name('...')"),
@@ -531,7 +531,7 @@ class PulsarSourceBuilder(PulsarBuilder, MessageSourceBuilder):
 
     def build(self) -> PulsarSource:
         """Return the source. Raises ConfigurationError if something required is missing."""
-        return PulsarSource(self._settings)
+        return PulsarSource(self.settings)
 
     def set_subscription_name(self, subscription_name: str) -> Self:
         """Set the subscription for which messages are acknowledged.

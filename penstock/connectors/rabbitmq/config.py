@@ -380,7 +380,7 @@ class RMQConnectionConfig:
 
         def build(self) -> RMQConnectionConfig:
             """Return the config. Raises ConfigurationError if something required is missing."""
-            return RMQConnectionConfig(self._settings)
+            return RMQConnectionConfig(self.settings)
 
 
 def _address_of(options: _Options) -> tuple[Address, Mapping[str, int]]:

@@ -267,7 +267,7 @@ class RMQReader(SourceReader):
 
     def __init__(self, context: ReaderContext, settings: RMQReaderSettings) -> None:
         self._context = context
-        self._settings = settings
+        self.settings = settings
         self._acknowledges = context.takes_checkpoints()
         self._uses_ids = settings.uses_ids and self._acknowledges
         where = f"RMQSource, subtask {context.subtask()}"
@@ -289,7 +289,7 @@ class RMQReader(SourceReader):
         self._gone_at_ms = context.monotonic_ms() + self._gone_after_ms
 
     def read_fields(self, names: Sequence[str]) -> None:
-        self._settings = replace(self._settings, schema=self._settings.schema.reading(names))
+        self.settings = replace(self.settings, schema=self.settings.schema.reading(names))
 
     def start(self) -> None:
         self._consumer.start()
@@ -349,15 +349,15 @@ class RMQReader(SourceReader):
         if not nameless:
             return batch
         if isinstance(batch, ColumnBatch):
-            batch = to_rows(batch, self._settings.schema.produced_type)
+            batch = to_rows(batch, self.settings.schema.produced_type)
         return MarkedRows([*(() if batch is None else batch.values), *nameless])
 
     def _deserialized(self, taken: Taken) -> Batch | None:
         def place(number: int) -> str:
-            queue, tag = self._settings.queue, taken.tags[number]
+            queue, tag = self.settings.queue, taken.tags[number]
             return f"a message of the queue {queue!r} (delivery tag {tag})"
 
-        return batch_of(taken.bodies, None, self._settings.schema, place)
+        return batch_of(taken.bodies, None, self.settings.schema, place)
 
     def _parted(self, taken: Taken) -> tuple[Taken, list[Malformed]]:
         """The messages with an id, and the others, of which nobody can tell whether they were read before."""
@@ -367,7 +367,7 @@ class RMQReader(SourceReader):
 
     def _without_id(self, body: bytes) -> Malformed:
         error = ValueError(
-            f"a message of the queue {self._settings.queue!r} has no correlation id, but the "
+            f"a message of the queue {self.settings.queue!r} has no correlation id, but the "
             "RMQSource was made "
             "with use_correlation_id=True. Let the publisher set a unique property correlation_id "
             "on each "
@@ -505,7 +505,7 @@ class RMQSource(Source):
             raise ConfigurationError(
                 f"RMQSource: use_correlation_id is True or False, got {use_correlation_id!r}."
             )
-        self._settings = RMQReaderSettings(
+        self.settings = RMQReaderSettings(
             checked_config("RMQSource", connection_config),
             checked_queue("RMQSource", queue_name),
             use_correlation_id,
@@ -514,11 +514,11 @@ class RMQSource(Source):
 
     @property
     def produced_type(self) -> TypeInformation:
-        return self._settings.schema.produced_type
+        return self.settings.schema.produced_type
 
     @property
     def parses_fields(self) -> bool:
-        schema = self._settings.schema
+        schema = self.settings.schema
         return schema.reading(()) is not schema
 
     def validate(self) -> None:
@@ -526,10 +526,10 @@ class RMQSource(Source):
 
         A broker that the driver does not reach is no error: only the subtasks must reach it.
         """
-        check_login(self._settings.config, "RMQSource on the driver")
+        check_login(self.settings.config, "RMQSource on the driver")
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return QueueEnumerator(context, (), is_final=False)
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        return RMQReader(context, self._settings)
+        return RMQReader(context, self.settings)

@@ -83,7 +83,7 @@ class EntryOutlet(Outlet[Addressed]):
     """
 
     def converted(self, values: Sequence[Any]) -> list[Addressed]:
-        stream, fields = self._settings.stream, self._settings.entries.fields
+        stream, fields = self.settings.stream, self.settings.entries.fields
         if isinstance(stream, str):
             return [(stream, fields(value)) for value in values]
         where = f"{_NAME}: the function of set_stream"
@@ -99,15 +99,15 @@ class EntryOutlet(Outlet[Addressed]):
         return chain.from_iterable(map(self.pieces, by_stream.values()))
 
     def connect(self) -> Any:
-        return connect(self._settings, self._where)
+        return connect(self.settings, self._where)
 
     def send(self, piece: Sequence[Addressed]) -> int:
-        most = self._settings.most_entries
+        most = self.settings.most_entries
         bound = ("MAXLEN", "~", most) if most else ()
         pipeline = self.link.pipeline(transaction=False)
         for stream, flat in piece:
             pipeline.execute_command("XADD", stream, *bound, "*", *flat)
-        with told(self._settings, self._where):
+        with told(self.settings, self._where):
             pipeline.execute()
         return sum(map(self.size, piece))
 
@@ -119,10 +119,10 @@ class EntryOutlet(Outlet[Addressed]):
     def commit(self, committables: Sequence[Any]) -> None:
         append = self.link.register_script(_APPEND)
         for staged in committables:
-            texts: list[Any] = [self._settings.retention_s, self._settings.most_entries]
+            texts: list[Any] = [self.settings.retention_s, self.settings.most_entries]
             for flat in staged.entries:
                 texts += (len(flat), *flat)
-            with told(self._settings, self._where):
+            with told(self.settings, self._where):
                 append(keys=[staged.mark, staged.stream], args=texts)
 
 
@@ -133,7 +133,7 @@ class RedisStreamSink(PieceSink):
     outlet = EntryOutlet
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._settings}, {self._settings.stream})"
+        return f"{_NAME}({self.settings}, {self.settings.stream})"
 
     @staticmethod
     def builder() -> RedisStreamSink.Builder:
@@ -195,9 +195,9 @@ class RedisStreamSink(PieceSink):
 
         A server that the driver does not reach is no error: only the subtasks must reach it.
         """
-        stream = self._settings.stream
+        stream = self.settings.stream
         streams = (stream,) if isinstance(stream, str) else ()
-        check_server(self._settings, streams, f"{_NAME} on the driver")
+        check_server(self.settings, streams, f"{_NAME} on the driver")
 
     def validate_input(self, input_type: Any) -> None:
-        self._settings.entries.check_input(_NAME, input_type)
+        self.settings.entries.check_input(_NAME, input_type)

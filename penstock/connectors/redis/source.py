@@ -99,7 +99,7 @@ class StreamsEnumerator(AssignedSplits):
 
     def __init__(self, context: EnumeratorContext, settings: _Settings) -> None:
         super().__init__(context, is_bounded=settings.is_bounded)
-        self._settings = settings
+        self.settings = settings
         self._streams = settings.streams
         self._starting = settings.starting
         self._known: set[str] = set()
@@ -130,11 +130,11 @@ class StreamsEnumerator(AssignedSplits):
         """The id of the last entry of each stream, also if it was deleted; of one that is not there the beginning."""
         where = "RedisStreamSource on the driver"
         redis = extra("redis", "redis", where)
-        client = connect(self._settings, where)
+        client = connect(self.settings, where)
         found = {}
         try:
             for name in streams:
-                with told(self._settings, where):
+                with told(self.settings, where):
                     try:
                         found[name] = client.xinfo_stream(name)["last-generated-id"].decode()
                     except redis.exceptions.ResponseError as error:
@@ -173,10 +173,10 @@ class RedisStreamSource(Source):
 
     def __init__(self, settings: _Settings) -> None:
         """Use the builder."""
-        self._settings = settings
+        self.settings = settings
 
     def __repr__(self) -> str:
-        return f"{_NAME}({self._settings}, {', '.join(self._settings.streams)})"
+        return f"{_NAME}({self.settings}, {', '.join(self.settings.streams)})"
 
     @staticmethod
     def builder() -> RedisStreamSource.Builder:
@@ -242,26 +242,26 @@ class RedisStreamSource(Source):
 
     @property
     def boundedness(self) -> Boundedness:
-        return Boundedness.of(is_bounded=self._settings.is_bounded)
+        return Boundedness.of(is_bounded=self.settings.is_bounded)
 
     @property
     def produced_type(self) -> TypeInformation:
-        return self._settings.entries.produced_type
+        return self.settings.entries.produced_type
 
     def validate(self) -> None:
         """Check client, login and streams. Raises ConfigurationError.
 
         A server that the driver does not reach is no error here.
         """
-        check_server(self._settings, self._settings.streams, f"{_NAME} on the driver")
+        check_server(self.settings, self.settings.streams, f"{_NAME} on the driver")
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        settings = self._settings
+        settings = self.settings
         return StreamsEnumerator(context, settings)
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         where = f"{_NAME}, subtask {context.subtask()}"
-        return RedisReader(context, self._settings, where)
+        return RedisReader(context, self.settings, where)
 
 
 class RedisReader(SourceReaderBase):
@@ -269,18 +269,18 @@ class RedisReader(SourceReaderBase):
 
     def __init__(self, context: ReaderContext, settings: _Settings, where: str) -> None:
         super().__init__(context)
-        self._settings = settings
+        self.settings = settings
         self._where = where
 
     def create_split_reader(self) -> SplitReader:
-        return _StreamsReader(self._settings, self._where)
+        return _StreamsReader(self.settings, self._where)
 
     def split_id(self, split: StreamSplit) -> Hashable:
         return split.stream
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         """Streams that the program does not name any more are dropped."""
-        named = [split for split in splits if split.stream in self._settings.streams]
+        named = [split for split in splits if split.stream in self.settings.streams]
         for split in splits:
             if split not in named:
                 _LOG.warning("source=redis dropped=%r: the program does not name it", split.stream)
@@ -296,7 +296,7 @@ class _StreamsReader(SplitReader):
     """
 
     def __init__(self, settings: _Settings, where: str) -> None:
-        self._settings = settings
+        self.settings = settings
         self._where = where
         self._client = connect(settings, where)
         self._splits: dict[str, StreamSplit] = {}
@@ -315,7 +315,7 @@ class _StreamsReader(SplitReader):
         self._woken.clear()
         wanted = [split for name, split in self._splits.items() if name not in self._paused]
         batches, finished = [], []
-        with told(self._settings, self._where):
+        with told(self.settings, self._where):
             for split, (info, entries) in zip(wanted, self._read(wanted), strict=True):
                 batch, is_over = self._taken(split, info, entries)
                 if batch is not None:
@@ -375,7 +375,7 @@ class _StreamsReader(SplitReader):
             len(name) + len(value) for entry in fields for name, value in entry.items()
         )
         stamps = np.array([min(key_of(one)[0], (1 << 63) - 1) for one in ids], np.int64)
-        batch = self._settings.entries.batch(
+        batch = self.settings.entries.batch(
             fields, stamps, lambda number: f"the entry {ids[number]} of {split.stream!r}"
         )
         return SplitBatch(NO_RECORDS if batch is None else batch, split.stream, behind), is_over
@@ -384,10 +384,10 @@ class _StreamsReader(SplitReader):
         """Raises: RefusedForGood, unless the source may go on without them."""
         text = (
             f"{self._where}: entries of the stream {split.stream!r} on "
-            f"{self._settings} behind {split.after}, some of them up to {up_to}, were "
+            f"{self.settings} behind {split.after}, some of them up to {up_to}, were "
             "deleted or trimmed before they were read"
         )
-        if self._settings.fails_on_loss:
+        if self.settings.fails_on_loss:
             raise RefusedForGood(
                 f"{text}. Keep more of the stream (MAXLEN of XADD), and begin anew; or set "
                 "set_fail_on_missing_entries(False) on the source to go on without them."

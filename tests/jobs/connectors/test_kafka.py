@@ -105,7 +105,7 @@ def test_a_password_that_is_refused_later_ends_the_job_without_a_restart(
             builder.set_property(key, value)
         watcher = Watcher()
         env = checkpointed(watcher, tmp_path, parallelism=1)
-        sink = LaterRefused(builder.build()._settings)
+        sink = LaterRefused(builder.build().settings)
         copy(env, bounded(broker.servers, "in").build(), str, sink)
         with pytest.raises(JobExecutionError, match="refuses the login.*Correct user and password"):
             env.execute("refused")
@@ -118,7 +118,7 @@ def test_a_commit_that_dies_is_made_again_after_the_restart(broker, tmp_path, st
     broker.create("in", 2)
     broker.create("out", 2)
     in_both(broker, "in", 0, COUNT)
-    sink = DyingSink(sink_builder(broker.servers, "out", ONCE).build()._settings)
+    sink = DyingSink(sink_builder(broker.servers, "out", ONCE).build().settings)
     sink.plan = stage.name, is_before
     watcher = Watcher()
     env = checkpointed(watcher, tmp_path)

@@ -90,7 +90,7 @@ def test_a_failing_task_costs_and_doubles_nothing(topics, tmp_path, stage):
 
 @pytest.mark.parametrize("is_before", [True, False])
 def test_a_commit_that_dies_is_made_again_after_the_restart(topics, tmp_path, stage, is_before):
-    sink = DyingSink(small_turns(topics, ONCE).build()._settings)
+    sink = DyingSink(small_turns(topics, ONCE).build().settings)
     sink.plan = stage.name, is_before
     watcher = Watcher()
     env = checkpointed(watcher, tmp_path)

@@ -168,7 +168,7 @@ def test_what_does_not_fit_is_told_in_one_line_and_ends_the_job(secured, case):
         lookup(url).function(lambda record: record)
     ends_the_job(url, text)
     with pytest.raises(RefusedForGood, match=text):
-        connect(changes(secured, **changed)._settings, "here", replicates=True)
+        connect(changes(secured, **changed).settings, "here", replicates=True)
 
 
 def test_a_wrong_password_is_told_in_one_line_and_ends_the_job(secured):

@@ -308,7 +308,7 @@ def test_the_password_is_not_shown(mariadb_db):
     mariadb_db.run("DROP TABLE names")
     with Lookups(function) as look, pytest.raises(ExternalError) as caught:
         look(Row(name="a"))
-    assert "secret" not in f"{lookup!r} {lookup._settings!r} {caught.value}"
+    assert "secret" not in f"{lookup!r} {lookup.settings!r} {caught.value}"
 
 
 def test_a_key_with_the_wrong_number_of_values_is_told(file_url):

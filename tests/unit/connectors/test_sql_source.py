@@ -106,7 +106,7 @@ def test_a_query_gives_times_days_and_truth_values_on_each_database(url):
     kinds = [Types.SQL_TIMESTAMP(), Types.SQL_DATE(), Types.SQL_TIME(), Types.BOOLEAN()]
     made = SqlSource.builder().set_url(url).set_row_type(Types.ROW_NAMED(names, kinds))
     made.set_query("SELECT * FROM orders").set_partition_column("at", 2)
-    (row,) = codec_of(made._settings.row_type).enforce(read(made.build()))
+    (row,) = codec_of(made.settings.row_type).enforce(read(made.build()))
     assert row == Row(**dict(zip(names, values, strict=True)))
     assert type(row["is_paid"]) is bool
 

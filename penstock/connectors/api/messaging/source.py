@@ -99,7 +99,7 @@ class PartitionEnumerator(SplitEnumerator):
     ) -> None:
         """`settings`: as of `MessageSource`. `connect`: called once, on the coordinator's thread."""
         self._context = context
-        self._settings = settings
+        self.settings = settings
         self._interval_ms = 0 if settings.is_bounded else settings.discovery_interval_ms
         self._connect = connect
         self._cluster: Any = None
@@ -110,7 +110,7 @@ class PartitionEnumerator(SplitEnumerator):
     source_name: ClassVar[str]
 
     def __str__(self) -> str:
-        return f"{self.source_name} of {self._settings.subscription}"
+        return f"{self.source_name} of {self.settings.subscription}"
 
     @abstractmethod
     def splits_of(self, partitions: Sequence[Any], cluster: Any) -> Sequence[Any]:
@@ -141,7 +141,7 @@ class PartitionEnumerator(SplitEnumerator):
 
     def handle_split_request(self, subtask: int, host: str) -> None:
         self._assign()
-        if self._settings.is_bounded:
+        if self.settings.is_bounded:
             self._context.signal_no_more_splits(subtask)
 
     def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
@@ -175,7 +175,7 @@ class PartitionEnumerator(SplitEnumerator):
 
     def _discover(self) -> None:
         assert self._cluster is not None, "partitions are looked for after the start"
-        found = self._settings.subscription.find(self._cluster)
+        found = self.settings.subscription.find(self._cluster)
         self._known.difference_update(self.forgotten(self._known, found))
         new = [one for one in found if one not in self._known]
         self._waiting.extend(self.splits_of(new, self._cluster))
@@ -206,16 +206,16 @@ class MessageReader(CommittingReader):
 
     def __init__(self, context: ReaderContext, settings: Any, *, commits: bool) -> None:
         super().__init__(context, commits=commits)
-        self._settings = settings
+        self.settings = settings
 
     def read_fields(self, names: Sequence[str]) -> None:
-        self._settings = replace(self._settings, schema=self._settings.schema.reading(names))
+        self.settings = replace(self.settings, schema=self.settings.schema.reading(names))
 
 
 class MessageSource(Source):
     """A source of messages. `enumerator`: its enumerator's class.
 
-    `advertised`: the setting with which brokers advertise their addresses, for errors. `_settings`: a dataclass that has `subscription`,
+    `advertised`: the setting with which brokers advertise their addresses, for errors. `settings`: a dataclass that has `subscription`,
     `schema`, `is_bounded` and `discovery_interval_ms`; below 1: partitions are looked for only once.
     """
 
@@ -227,30 +227,30 @@ class MessageSource(Source):
 
         Raises ConfigurationError if one is missing or two contradict each other.
         """
-        self._settings = settings
+        self.settings = settings
         self._check()
 
     @property
     def boundedness(self) -> Boundedness:
-        return Boundedness.of(is_bounded=self._settings.is_bounded)
+        return Boundedness.of(is_bounded=self.settings.is_bounded)
 
     @property
     def produced_type(self) -> TypeInformation:
-        kind: TypeInformation = self._settings.schema.produced_type
+        kind: TypeInformation = self.settings.schema.produced_type
         return kind
 
     @property
     def parses_fields(self) -> bool:
-        schema = self._settings.schema
+        schema = self.settings.schema
         return schema.reading(()) is not schema
 
     def validate(self) -> None:
         """Looks up the topics. Raises: ConfigurationError: a topic does not exist, or the cluster does not answer."""
         with closing(self._connect()) as cluster, topics_of_settings(self.advertised):
-            self._settings.subscription.find(cluster)
+            self.settings.subscription.find(cluster)
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        return self.enumerator(context, self._settings, self._connect)
+        return self.enumerator(context, self.settings, self._connect)
 
     @abstractmethod
     def _check(self) -> None:

@@ -71,13 +71,13 @@ def file_number(file: str) -> int:
 class MySqlDriverSide(DriverSide):
     """Says where the binlog ends now, and cuts ranges."""
 
-    _settings: MySqlSettings
+    settings: MySqlSettings
 
     def begin(self) -> Begin:
-        startup = self._settings.startup
+        startup = self.settings.startup
         if startup.mode == "specific-offset":
             return Begin(BinlogPosition(startup.file, startup.position), has_snapshot=False)
-        with errors(self._settings, self._where, "telling where its binlog is"):
+        with errors(self.settings, self._where, "telling where its binlog is"):
             connection = self._connected()
             if startup.mode == "never":
                 first = ask(connection, "SHOW BINARY LOGS")[0][0]
@@ -94,7 +94,7 @@ class MySqlDriverSide(DriverSide):
         behind = "" if low is None else f"WHERE {name} > {int(low)}"
         # ruff: ignore[hardcoded-sql-expression] - names are quoted, the others are numbers
         query = f"SELECT {name} FROM {place} {behind} ORDER BY {name} LIMIT 1 OFFSET {int(rows)}"
-        with errors(self._settings, self._where, f"cutting {table} into ranges"):
+        with errors(self.settings, self._where, f"cutting {table} into ranges"):
             found = ask(self._connected(), query)
         return None if not found else int(found[0][0])
 
@@ -111,7 +111,7 @@ class MySqlDriverSide(DriverSide):
             except Exception:  # whatever it is, a new connection tells it
                 self._open = None
         if self._open is None:
-            self._open = connect(self._settings, self._where)
+            self._open = connect(self.settings, self._where)
         return self._open
 
 
@@ -271,7 +271,7 @@ class BinlogStream(ChangeStream):
     def _lose(self, error: BaseException) -> None:
         """The next poll connects again. Raises: ExternalError: that has failed for a minute, or cannot succeed."""
         self.close()
-        told = failure(self._settings, self._where, "streaming its binlog", error)
+        told = failure(self.settings, self._where, "streaming its binlog", error)
         is_broken = isinstance(error, _Broken | OSError)
         if isinstance(told, RefusedForGood) and not is_broken:
             raise told from error
@@ -291,9 +291,9 @@ class BinlogStream(ChangeStream):
         stream = extra("pymysqlreplication", EXTRA, self._where).BinLogStreamReader
         self._is_inside = False
         self._client = stream(
-            arguments(self._settings),
+            arguments(self.settings),
             # One that another replica has would end that one's connection.
-            self._settings.server_id or random.randrange(1 << 30, 1 << 31),
+            self.settings.server_id or random.randrange(1 << 30, 1 << 31),
             resume_stream=True,
             blocking=True,
             log_file=self._position.file,
@@ -370,8 +370,8 @@ class MySqlRangeReader(RangeReader):
         does = f"reading {split.split_id}"
         kind = extra("pymysql.cursors", EXTRA, self._where).SSCursor
         with (
-            errors(self._settings, self._where, does),
-            closing(connect(self._settings, self._where, is_slow=True)) as connection,
+            errors(self.settings, self._where, does),
+            closing(connect(self.settings, self._where, is_slow=True)) as connection,
         ):
             split = split.begun(self._view(connection, split.table))
             now_ms = time.time_ns() // 1_000_000
@@ -387,12 +387,12 @@ class MySqlRangeReader(RangeReader):
     def _view(self, connection: Any, table: TableId) -> BinlogView:
         """Begins the transaction."""
         ask(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        if is_mariadb(connection) and not self._settings.locks:
+        if is_mariadb(connection) and not self.settings.locks:
             ask(connection, _BEGIN)
             found = dict(ask(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
             file, position = found["Binlog_snapshot_file"], int(found["Binlog_snapshot_position"])
             return BinlogView((file_number(file), position))
-        with closing(connect(self._settings, self._where, is_slow=True)) as other:
+        with closing(connect(self.settings, self._where, is_slow=True)) as other:
             self._lock(other, table)
             ask(connection, _BEGIN)
             file, position = binlog_end(other)
@@ -483,7 +483,7 @@ class MySqlSource(CdcSource):
     range_reader = MySqlRangeReader
     change_reader = ChangeReader
     change_stream = BinlogStream
-    _settings: MySqlSettings
+    settings: MySqlSettings
 
     @staticmethod
     def builder() -> MySqlSource.Builder:
@@ -514,10 +514,10 @@ class MySqlSource(CdcSource):
         def build(self) -> MySqlSource:
             self._complete(host='hostname("db-1")', user='username("jobs")')
             self._with(tables=self._tables("shop.orders", None))
-            return MySqlSource(self._settings)
+            return MySqlSource(self.settings)
 
     def _check(self, where: str) -> None:
-        settings = self._settings
+        settings = self.settings
         with (
             errors(settings, where, "checking the source"),
             closing(connect(settings, where, is_look=True)) as connection,
@@ -527,7 +527,7 @@ class MySqlSource(CdcSource):
                 check_readable(connection, table, settings, where)
 
     def _look(self, where: str) -> Reflected:
-        settings = self._settings
+        settings = self.settings
         with (
             errors(settings, where, "reading the catalog"),
             closing(connect(settings, where)) as connection,

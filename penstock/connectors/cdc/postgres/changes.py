@@ -42,7 +42,7 @@ class ChangeReader(SeenChanges):
     def __init__(self, reading: TableReading, pieces: Sequence[Piece]) -> None:
         """As of `SeenChanges`."""
         super().__init__(reading, pieces)
-        self._keeps_before = self._settings.mode is ChangelogMode.ALL
+        self._keeps_before = self.settings.mode is ChangelogMode.ALL
         self._relations: dict[int, Mapped | None] = {}
         self._transaction = Begin(0, 0, 0)
 

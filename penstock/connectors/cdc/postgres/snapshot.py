@@ -78,15 +78,15 @@ class PostgresRangeReader(RangeReader):
     ) -> Iterator[tuple[Batch, SnapshotSplit]]:
         does = f"reading {split.split_id}"
         rows = self._rows(split, shape, does)
-        return each_asked(self._settings, self._where, does, rows)
+        return each_asked(self.settings, self._where, does, rows)
 
     def _rows(
         self, split: SnapshotSplit, shape: TableShape, does: str
     ) -> Generator[tuple[Batch, SnapshotSplit]]:
         values = ValueReader(shape, self._where)
         with (
-            errors(self._settings, self._where, does),
-            connect(self._settings, self._where) as connection,
+            errors(self.settings, self._where, does),
+            connect(self.settings, self._where) as connection,
         ):
             self._wait_for(connection, split.horizon)
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -69,7 +69,7 @@ class LsnPosition(NamedTuple):
 class PostgresDriverSide(DriverSide):
     """Makes publication and slot, says where the stream begins, and cuts ranges."""
 
-    _settings: PostgresSettings
+    settings: PostgresSettings
 
     def begin(self) -> Begin:
         return self._asked("looking where the stream begins", self._begin)
@@ -80,7 +80,7 @@ class PostgresDriverSide(DriverSide):
         The stream begins with what the WAL gets from now on. A change that is committed earlier is in every snapshot
         once all transactions of now have ended; the horizon is the first that may not have begun.
         """
-        settings = self._settings
+        settings = self.settings
         with errors(settings, self._where):
             connection = self._connected()
             if not publication_exists(connection, settings):
@@ -117,7 +117,7 @@ class PostgresDriverSide(DriverSide):
         query = sql.SQL("SELECT {0} FROM {1} WHERE {0} > {2} ORDER BY {0} OFFSET {3} LIMIT 1")
         if low is None:
             query = sql.SQL("SELECT {0} FROM {1} ORDER BY {0} OFFSET {3} LIMIT 1")
-        with errors(self._settings, self._where, does):
+        with errors(self.settings, self._where, does):
             found = (
                 self
                 ._connected()
@@ -135,7 +135,7 @@ class PostgresDriverSide(DriverSide):
     def _create_slot(self, connection: Any) -> None:
         """Raises: ExternalError: transactions that have written stay open for too long, which it waits for."""
         psycopg = extra("psycopg", EXTRA, self._where)
-        slot = self._settings.slot
+        slot = self.settings.slot
         connection.execute(f"SET statement_timeout = '{_CREATE_S}s'")
         try:
             connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
@@ -149,17 +149,17 @@ class PostgresDriverSide(DriverSide):
 
     def _publish(self, connection: Any) -> None:
         sql = extra("psycopg.sql", EXTRA, self._where)
-        tables = sql.SQL(", ").join(sql.Identifier(*table) for table in self._settings.tables)
+        tables = sql.SQL(", ").join(sql.Identifier(*table) for table in self.settings.tables)
         connection.execute(
             sql.SQL(
                 "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
-            ).format(sql.Identifier(self._settings.publication), tables)
+            ).format(sql.Identifier(self.settings.publication), tables)
         )
 
     def _asked(self, does: str, call: Callable[[], T]) -> T:
         """A connection that has not answered is closed, which ends the call that waits on it."""
         try:
-            return asked(self._settings, self._where, does, call)
+            return asked(self.settings, self._where, does, call)
         except NoAnswer:
             self.close()
             raise
@@ -168,7 +168,7 @@ class PostgresDriverSide(DriverSide):
         if self._open is not None and self._open.closed:
             self._open = None
         if self._open is None:
-            self._open = connect(self._settings, self._where)
+            self._open = connect(self.settings, self._where)
         return self._open
 
 
@@ -307,7 +307,7 @@ class ReplicationStream(ChangeStream):
 
     def _check_heard(self) -> None:
         """A server that lives replies to each status. Raises: psycopg's error: it has been silent for too long."""
-        limit_s = self._settings.timeout_s
+        limit_s = self.settings.timeout_s
         if time.monotonic() > self._heard_s + limit_s:
             raise self._psycopg.OperationalError(f"no answer within {limit_s:g} s")
 
@@ -325,7 +325,7 @@ class ReplicationStream(ChangeStream):
     def _lose(self, error: BaseException) -> None:
         """The next poll connects again. Raises: RefusedForGood: another try cannot succeed."""
         self.close()
-        told = failure(self._settings, self._where, "streaming", error)
+        told = failure(self.settings, self._where, "streaming", error)
         if isinstance(told, RefusedForGood):
             raise told from error
         _LOG.warning("%s Connecting again.", str(told))
@@ -337,7 +337,7 @@ class ReplicationStream(ChangeStream):
         while self._connection is None:
             try:
                 self._connection = asked(
-                    self._settings, self._where, "starting replication", self._start
+                    self.settings, self._where, "starting replication", self._start
                 )
             except RefusedForGood:
                 raise
@@ -354,7 +354,7 @@ class ReplicationStream(ChangeStream):
 
     def _start(self) -> Any:
         self._check_slot()
-        settings, lsn = self._settings, self._position.lsn
+        settings, lsn = self.settings, self._position.lsn
         publication = settings.publication.replace('"', '""').replace("'", "''")
         command = (
             f'START_REPLICATION SLOT "{settings.slot}" LOGICAL {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X} '
@@ -372,7 +372,7 @@ class ReplicationStream(ChangeStream):
 
     def _check_slot(self) -> None:
         """A server goes on where the slot is, also if it was asked for less. So that is looked at before."""
-        settings = self._settings
+        settings = self.settings
         with (
             errors(settings, self._where, "looking at the slot"),
             connect(settings, self._where) as connection,
@@ -421,7 +421,7 @@ class PostgresSource(CdcSource):
     range_reader = PostgresRangeReader
     change_reader = ChangeReader
     change_stream = ReplicationStream
-    _settings: PostgresSettings
+    settings: PostgresSettings
 
     @staticmethod
     def builder() -> PostgresSource.Builder:
@@ -478,14 +478,14 @@ class PostgresSource(CdcSource):
                 tables=self._tables("public.orders", "public"),
                 publication=settings.publication or settings.slot,
             )
-            return PostgresSource(self._settings)
+            return PostgresSource(self.settings)
 
     def _check(self, where: str) -> None:
         does = "checking the source"
-        asked(self._settings, where, does, lambda: self._ask_to_check(where, does))
+        asked(self.settings, where, does, lambda: self._ask_to_check(where, does))
 
     def _ask_to_check(self, where: str, does: str) -> None:
-        settings = self._settings
+        settings = self.settings
         with (
             errors(settings, where, does),
             connect(settings, where, is_look=True) as connection,
@@ -498,10 +498,10 @@ class PostgresSource(CdcSource):
 
     def _look(self, where: str) -> Reflected:
         does = "reading the catalog"
-        return asked(self._settings, where, does, lambda: self._ask_to_look(where, does))
+        return asked(self.settings, where, does, lambda: self._ask_to_look(where, does))
 
     def _ask_to_look(self, where: str, does: str) -> Reflected:
-        settings = self._settings
+        settings = self.settings
         with errors(settings, where, does), connect(settings, where) as connection:
             (lsn,) = connection.execute(
                 "SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE "
@@ -513,10 +513,10 @@ class PostgresSource(CdcSource):
     def _check_slot_is_free(self, connection: Any, where: str) -> None:
         """The reader of a job that has just ended may hold it for a moment."""
         deadline_s = time.monotonic() + _IN_USE_S
-        while (slot := check_slot(connection, self._settings, where)) and slot.is_active:
+        while (slot := check_slot(connection, self.settings, where)) and slot.is_active:
             if time.monotonic() > deadline_s:
                 raise ConfigurationError(
-                    f"{where}: the slot {self._settings.slot!r} is in use, by the server's process "
+                    f"{where}: the slot {self.settings.slot!r} is in use, by the server's process "
                     f"{slot.pid}. Each job needs a slot of its own: set another slot_name, or "
                     "stop the job that has it."
                 )

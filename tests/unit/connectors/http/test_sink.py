@@ -168,7 +168,7 @@ def test_wrong_settings_are_refused(make, text):
 def test_a_record_without_a_form_or_a_key_is_told(peer):
     made = builder(peer).set_bearer_token("geheim").set_body_form("single")
     sink = made.set_idempotency_key(lambda record: record["id"]).build()
-    assert "geheim" not in f"{sink!r} {sink._settings!r}"
+    assert "geheim" not in f"{sink!r} {sink.settings!r}"
     writer = sink.create_writer(writer_context())
     with pytest.raises(ValueError, match="set_idempotency_key gave 7"):
         writer.convert(RowBatch([{"id": 7}]))

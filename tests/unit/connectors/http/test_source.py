@@ -116,8 +116,8 @@ def test_numbers_of_a_page_keep_their_digits(peer):
     schema.type_info(Types.ROW_NAMED(["price"], [Types.BIG_DEC()]))
     made = source.set_deserializer(schema.build()).build()
     body = b'{"items": [{"price": ' + digits.encode() + b"}]}"
-    (record,) = made._settings.page(HttpResponse(200, {}, body)).records
-    assert made._settings.schema.deserialize(record).price == Decimal(digits)
+    (record,) = made.settings.page(HttpResponse(200, {}, body)).records
+    assert made.settings.schema.deserialize(record).price == Decimal(digits)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_numbers_of_a_page_keep_their_digits(peer):
 )
 def test_a_page_of_another_shape_is_told(records, cursor, body, text):
     made = HttpSource.builder().set_url("http://h").set_json_pages(records, cursor)
-    page = made.set_deserializer(SimpleStringSchema()).build()._settings.page
+    page = made.set_deserializer(SimpleStringSchema()).build().settings.page
     with pytest.raises(ValueError, match=text):
         page(HttpResponse(200, {}, body))
     assert page(HttpResponse(204, {}, b"")) == HttpPage([], None)
@@ -212,4 +212,4 @@ def test_wrong_settings_are_refused(make, text):
 
 def test_no_secret_is_shown():
     made = HttpSource.builder().set_url("http://h/?key=geheim").set_bearer_token("geheim")
-    assert "geheim" not in f"{made._settings!r} {made.set_page(words).build()!r}"
+    assert "geheim" not in f"{made.settings!r} {made.set_page(words).build()!r}"

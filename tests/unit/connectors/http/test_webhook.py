@@ -36,7 +36,7 @@ def builder(**address):
 
 
 def port_of(source):
-    return source._settings.port
+    return source.settings.port
 
 
 class Hooks:
@@ -473,5 +473,5 @@ def test_another_host_is_taken_with_a_token_and_neither_token_nor_secret_is_show
     made = builder(host="0.0.0.0").set_bearer_token("t0ken").set_signature("s3cret")
     source = made.build()
     assert repr(source) == f"WebhookSource(http://0.0.0.0:{port_of(source)}/)"
-    assert "t0ken" not in repr(source._settings)
-    assert "s3cret" not in repr(source._settings)
+    assert "t0ken" not in repr(source.settings)
+    assert "s3cret" not in repr(source.settings)

@@ -462,7 +462,7 @@ def test_the_drivers_configuration_of_the_catalog_goes_along(lake, monkeypatch):
         monkeypatch.delenv(f"PYICEBERG_CATALOG__LAKE__{name.upper()}")
     made.validate()
     assert lake.rows(NAME) == []
-    assert "sqlite" not in repr(made._settings)
+    assert "sqlite" not in repr(made.settings)
 
 
 # ---------------------------------------------------------------------- S3

@@ -243,7 +243,7 @@ def test_a_wrong_password_and_missing_rights_are_told_and_the_password_is_not(tm
             ConfigurationError, match="refuses the connection.*Not authorized"
         ) as one:
             source.validate()
-        assert "wrong-secret" not in f"{one.value} {source!r} {source._settings!r}"
+        assert "wrong-secret" not in f"{one.value} {source!r} {source.settings!r}"
         run = SourceRun(source, 1)
         with pytest.raises(RefusedForGood, match="refuses the connection"):
             wait_until(lambda: run.look_on(1), "nothing is told")

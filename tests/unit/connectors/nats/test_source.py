@@ -303,7 +303,7 @@ def test_a_wrong_password_is_told_at_submit_and_shown_nowhere():
         assert read(made.build()) == ["a"]
         in_url = made.set_url(f"nats://jobs:right@127.0.0.1:{server.port}").build()
         in_url.validate()
-        assert "right" not in f"{in_url!r} {in_url._settings!r}"
+        assert "right" not in f"{in_url!r} {in_url.settings!r}"
         wrong = builder(streams, "words").set_credentials("jobs", "wro?ng").build()
         with pytest.raises(ConfigurationError, match="refuses: .*Authorization Violation") as told:
             wrong.validate()
@@ -335,4 +335,4 @@ def test_the_builder_refuses_what_cannot_work(call, text):
 
 def test_subjects_without_one_in_common_are_taken():
     made = JetStreamSource.builder().set_subjects("a.*", "a", "b.>", "a.b.c")
-    assert made._settings.subjects == ("a.*", "a", "b.>", "a.b.c")
+    assert made.settings.subjects == ("a.*", "a", "b.>", "a.b.c")

@@ -223,7 +223,7 @@ def test_options_of_flink_become_the_clients_arguments():
 def test_an_option_may_be_one_of_the_programs_own_kind():
     option = ConfigOptions.key("pulsar.source.partitionDiscoveryIntervalMs").long_type()
     built = source().set_config(option.no_default_value(), 10).build()
-    assert built._settings.options["pulsar.source.partitionDiscoveryIntervalMs"] == "10"
+    assert built.settings.options["pulsar.source.partitionDiscoveryIntervalMs"] == "10"
 
 
 def test_source_and_sink_travel(tmp_path):
@@ -231,8 +231,8 @@ def test_source_and_sink_travel(tmp_path):
     token.write_text("secret\n")
     built = source().set_authentication(f"{PACKAGE}AuthenticationToken", f"file://{token}")
     for one in (built.set_admin_url("http://h:8080").build(), sink().set_admin_url("x").build()):
-        assert pickle.loads(pickle.dumps(one))._settings.options == one._settings.options
-    assert parameters_of(built._settings.options, "here")["token"] == "secret"
+        assert pickle.loads(pickle.dumps(one)).settings.options == one.settings.options
+    assert parameters_of(built.settings.options, "here")["token"] == "secret"
 
 
 @pytest.mark.parametrize(
@@ -248,15 +248,15 @@ def test_source_and_sink_travel(tmp_path):
 )
 def test_javas_plugins_are_known_by_their_parameters(plugin, given, found):
     built = source().set_authentication(PACKAGE + plugin, given).build()
-    assert handshake(built._settings.options, "here", None) == found
+    assert handshake(built.settings.options, "here", None) == found
 
 
 def test_oauth2_is_for_the_client_alone():
     given = {"issuerUrl": "https://i", "privateKey": "file:///k", "audience": "a"}
     built = source().set_authentication(f"{PACKAGE}oauth2.AuthenticationOAuth2", given).build()
     with pytest.raises(ConfigurationError, match=r"Name the topics: set_topics"):
-        handshake(built._settings.options, "here", None)
-    assert built._settings.options[AUTH_CLASS].endswith("OAuth2")
+        handshake(built.settings.options, "here", None)
+    assert built.settings.options[AUTH_CLASS].endswith("OAuth2")
 
 
 def test_places_of_cursors_are_read_from_ids():

@@ -171,7 +171,7 @@ def test_an_entry_without_the_field_is_marked_and_the_others_are_read(redis_url)
     with pytest.raises(ValueError, match="the entry 2-0 of 'words'.*no field 'value'"):
         run.read(records=3)
     run.close()
-    reader = source._settings.entries
+    reader = source.settings.entries
     batch = reader.batch([{b"value": b"a"}, {b"other": b"b"}], [1, 2], str)
     assert batch.values[0] == "a"
     assert isinstance(batch.values[1], Malformed)
@@ -324,7 +324,7 @@ def test_a_wrong_password_is_refused_at_submit_and_shown_nowhere():
         made = builder(url.replace("//", "//default:wrong-secret@")).build()
         with pytest.raises(ConfigurationError) as told:
             made.validate()
-        assert "wrong-secret" not in f"{told.value} {made!r} {made._settings!r}"
+        assert "wrong-secret" not in f"{told.value} {made!r} {made.settings!r}"
 
 
 def test_a_server_that_the_driver_does_not_reach_is_no_error_at_submit():

@@ -71,12 +71,12 @@ def dead_job(tmp_path, sinks):
 
 def kafka_sink(servers):
     made = sink_builder(servers, "words", DeliveryGuarantee.EXACTLY_ONCE).build()
-    return DeadKafkaSink(made._settings), lambda pair: f"w{pair[1]}", Types.STRING()
+    return DeadKafkaSink(made.settings), lambda pair: f"w{pair[1]}", Types.STRING()
 
 
 def sql_sink(url):
     made = SqlSink.builder().set_url(url).set_table("counts").build()
-    return DeadSqlSink(made._settings), lambda pair: Row(name=f"n{pair[1]}", n=pair[1]), PAIRS
+    return DeadSqlSink(made.settings), lambda pair: Row(name=f"n{pair[1]}", n=pair[1]), PAIRS
 
 
 def called(capsys, *arguments, answer=""):

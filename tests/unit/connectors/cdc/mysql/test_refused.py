@@ -111,4 +111,4 @@ def test_settings_that_cannot_be(call, expected):
 def test_no_text_shows_the_password():
     source = builder().password("hidden-word").build()
     assert repr(source) == "MySqlSource(localhost:3306, shop.orders)"
-    assert "hidden-word" not in repr(source._settings) + str(source._settings)
+    assert "hidden-word" not in repr(source.settings) + str(source.settings)

@@ -134,7 +134,7 @@ def test_a_server_without_logical_wal_or_without_room_for_a_slot():
             from penstock.connectors.cdc.postgres import catalog
 
             with pytest.raises(ConfigurationError, match="all 0 replication slots"):
-                catalog.check_slot(connection, made.build()._settings, "here")
+                catalog.check_slot(connection, made.build().settings, "here")
 
 
 def test_an_unknown_server_user_or_database(orders, tmp_path):
@@ -210,7 +210,7 @@ def test_settings_that_cannot_be(call, expected):
 def test_no_text_shows_the_password():
     source = builder().password("hidden-word").port(5433).build()
     assert repr(source) == "PostgresSource(db:5433/shop, public.orders)"
-    assert "hidden-word" not in repr(source._settings) + str(source._settings)
+    assert "hidden-word" not in repr(source.settings) + str(source.settings)
 
 
 def test_a_type_is_asked_for_once(orders):
