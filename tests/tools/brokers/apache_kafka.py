@@ -46,7 +46,14 @@ class KafkaBroker:
                 "log.segment.delete.delay.ms=100", "log.retention.check.interval.ms=1000", "",
             ])
         )  # fmt: skip
-        self._run("kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", self._settings)
+        # An id may begin with a dash.
+        self._run(
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={_cluster_id()}",
+            "-c",
+            self._settings,
+        )
 
     def start(self) -> None:
         """Until it answers."""
