@@ -29,6 +29,7 @@ from pyspark.sql import SparkSession
 
 from penstock.engine.hosting.os.private_files import OwnFolder
 from penstock.engine.hosting.shipping.interpreter import executable_of
+from penstock.engine.hosting.spark.class_archive import java_option
 from penstock.engine.hosting.taskmanager.child import KEPT_BLOCKS
 from penstock.engine.model.config import PENSTOCK_PREFIX, SPARK_PREFIX, Settings
 from penstock.engine.model.errors import ConfigurationError
@@ -302,7 +303,7 @@ def _log4j(log_file: Path) -> Path:
 
 def _java_options(log_file: Path) -> str:
     place = f"file:{_log4j(log_file)}"
-    return f'"-Dlog4j2.configurationFile={place}" -XX:TieredStopAtLevel=1'
+    return f'"-Dlog4j2.configurationFile={place}" -XX:TieredStopAtLevel=1 {java_option()}'
 
 
 def default_conf(launched: Mapping[str, str], master: str) -> dict[str, str]:
