@@ -77,7 +77,7 @@ class _ClosingSocket(ssl.SSLSocket):
     def do_handshake(self, block: bool = False) -> None:
         try:
             super().do_handshake(block)
-        except BaseException:
+        except BaseException:  # Of any kind, an interrupt too: it is raised again.
             self.close()
             raise
 

@@ -20,7 +20,7 @@ def java_option() -> str:
     """Return the option with which Java uses the archive; "": there is none."""
     if not ARCHIVE.exists() or not ARCHIVE.stat().st_size:
         return ""
-    return f"-XX:SharedArchiveFile={ARCHIVE} {_QUIET}"
+    return f'"-XX:SharedArchiveFile={ARCHIVE}" {_QUIET}'  # The folder's name may have spaces.
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     made = ARCHIVE.with_suffix(".new")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_SUBMIT_OPTS"] = (
-        f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={made} {_QUIET}"
+        f'-XX:TieredStopAtLevel=1 "-XX:ArchiveClassesAtExit={made}" {_QUIET}'
     )
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -43,8 +43,13 @@ def main() -> None:
     java = gateway.proc
     java.terminate()  # It writes the archive before it ends.
     java.wait(_END_S)
-    if made.exists():
-        made.replace(ARCHIVE)
+    if not made.exists():
+        raise SystemExit(
+            f"penstock: Java has not written {made}. Spark starts without it, more slowly; can this "
+            "user write there?"
+        )
+    made.replace(ARCHIVE)
+    print(f"penstock: {ARCHIVE} is written")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The class archive is used where it is there, and nothing asks for it where it is not."""
 
+import shlex
+
 import pytest
 
 from penstock.engine.hosting.spark import class_archive
@@ -15,9 +17,9 @@ def test_java_starts_without_an_archive(tmp_path, monkeypatch, content):
 
 
 def test_java_is_given_the_archive_and_says_nothing_of_one_that_does_not_fit(tmp_path, monkeypatch):
-    archive = tmp_path / "spark-classes.jsa"
+    archive = tmp_path / "a folder with spaces.jsa"
     archive.write_bytes(b"classes")
     monkeypatch.setattr(class_archive, "ARCHIVE", archive)
     option = class_archive.java_option()
-    assert f"-XX:SharedArchiveFile={archive}" in option
+    assert shlex.split(option)[0] == f"-XX:SharedArchiveFile={archive}"
     assert "-Xlog:cds=off" in option
