@@ -45,8 +45,8 @@ def main() -> None:
     java.wait(_END_S)
     if not made.exists():
         raise SystemExit(
-            f"penstock: Java has not written {made}. Spark starts without it, more slowly; can this "
-            "user write there?"
+            f"penstock: Java has not written {made}. Spark starts without it, more slowly. "
+            "Can this user write there?"
         )
     made.replace(ARCHIVE)
     print(f"penstock: {ARCHIVE} is written")
