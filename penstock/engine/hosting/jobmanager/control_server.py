@@ -141,8 +141,13 @@ class Links:
         return None if link is None else link.location
 
     def supervise(self, resource_id: ResourceId, control: ControlLink) -> None:
-        """Note the connection of a TaskManager's supervisor."""
-        self._supervisors[resource_id] = control
+        """Note the connection of a TaskManager's supervisor, unless the TaskManager is fenced: its heartbeat may have crossed the
+        order to end, or it connects later than that.
+        """
+        if resource_id in self._fenced:
+            control.send(Shutdown("fenced off"))
+        else:
+            self._supervisors[resource_id] = control
 
     def is_supervised(self, resource_id: ResourceId) -> bool:
         """Whether its supervisor is still connected."""

@@ -24,7 +24,7 @@ from penstock.engine.model.ids import (
     TaskManagerLocation,
     VertexId,
 )
-from penstock.engine.model.messages import DriverData
+from penstock.engine.model.messages import DriverData, Shutdown
 from penstock.engine.model.messages.shared import FailureInfo
 from penstock.engine.model.states import JobStatus
 from tests.tools.programs.counting_sink import CountingSink
@@ -95,11 +95,14 @@ class Control:
 
     def __init__(self, kernel_answers=False):
         self.kernel_answers = kernel_answers
+        self.sent = []
 
     def answers(self, within_ms):
         return self.kernel_answers
 
-    def send(self, message): ...
+    def send(self, message):
+        self.sent.append(message)
+
     def send_encoded(self, body): ...
     def close(self): ...
 
@@ -339,6 +342,21 @@ def test_a_second_taskmanager_of_a_fenced_name_is_refused():
     known.fence(location.resource_id)
     with pytest.raises(ExternalError, match="no second one"):
         known.register(location, Control())
+
+
+def test_the_supervisor_of_a_fenced_taskmanager_is_told_to_end_and_not_kept():
+    """Its heartbeat crosses the order to end."""
+    known, supervisor, name = (
+        control_server.Links(FencingToken("token")),
+        Control(),
+        ResourceId("tm-1"),
+    )
+    known.supervise(name, supervisor)
+    known.end(name, "idle")
+    known.fence(name)
+    known.supervise(name, supervisor)
+    assert known.everybody() == set()
+    assert supervisor.sent == [Shutdown("idle"), Shutdown("fenced off")]
 
 
 @pytest.mark.parametrize(
