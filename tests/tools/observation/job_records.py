@@ -23,6 +23,7 @@ from penstock.engine.model.messages import (
     CheckpointEnded,
     ExecutionStateChanged,
     JobStatusChanged,
+    RecentFigures,
     RegisterTaskManager,
     TaskIo,
     TaskIoReported,
@@ -36,6 +37,12 @@ JOB = JobId("a" * 32)
 SOURCE, SINK = VertexId("1" * 32), VertexId("2" * 32)
 PLACE = TaskManagerLocation(ResourceId("tm-1"), "host-a", 5001)
 BEGAN = 1_000_000
+
+
+def io_of(**counters):
+    """A report of a task. What ends in `_per_s` is of the last seconds."""
+    recent = {name: counters.pop(name) for name in list(counters) if name.endswith("_per_s")}
+    return TaskIo(**counters, recent=RecentFigures(**recent))
 
 
 def facts(parallelism=2, **more):
@@ -87,7 +94,7 @@ class ToldJob:
         return self
 
     def has(self, attempt_id, **counters):
-        return self.tell(TaskIoReported(((attempt_id, TaskIo(**counters)),), 0))
+        return self.tell(TaskIoReported(((attempt_id, io_of(**counters)),), 0))
 
     def registers(self, slots=2):
         registered = RegisterTaskManager(PLACE.resource_id, "host-a", 5001, slots, 1, 2, "3.11")

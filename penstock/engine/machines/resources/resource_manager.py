@@ -54,7 +54,7 @@ class ResourceSettings:
     max_start_failures_per_minute: float = 10.0
     start_retry_ms: int = 3_000
     redundant_taskmanagers: int = 0
-    report_after_ms: int = 3_000
+    report_after_ms: int = 10_000
     report_interval_ms: int = 30_000
 
 

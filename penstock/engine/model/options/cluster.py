@@ -61,7 +61,7 @@ class HeartbeatOptions(OptionGroup, title="Heartbeats"):
 class ResourceOptions(OptionGroup, title="Number of TaskManagers"):
     """How many TaskManagers there are, and when they are asked for and released."""
 
-    REPORT_AFTER = duration("penstock.resources.report-after", "3 s")
+    REPORT_AFTER = duration("penstock.resources.report-after", "10 s")
     """When a job has waited this long for a slot, the driver prints what is missing."""
     REPORT_INTERVAL = duration("penstock.resources.report-interval", "30 s")
     """How often the driver repeats what is missing."""

@@ -23,9 +23,9 @@ from penstock.ops.jobs.views.attempts import Json
 
 _RATES: Final = ("records-in", "records-out", "bytes-in", "bytes-out")
 _SHARES: Final = {
-    "busy": attrgetter("busy_ms_per_s"),
-    "back-pressured": attrgetter("backpressured_ms_per_s"),
-    "idle": attrgetter("idle_ms_per_s"),
+    "busy": attrgetter("recent.busy_ms_per_s"),
+    "back-pressured": attrgetter("recent.backpressured_ms_per_s"),
+    "idle": attrgetter("recent.idle_ms_per_s"),
 }
 _DIGITS: Final = 3
 _ENDED: Final = "all its subtasks have ended"

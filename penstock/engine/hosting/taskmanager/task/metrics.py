@@ -31,7 +31,7 @@ from penstock.engine.hosting.taskmanager.task.ports import TaskAttempt
 from penstock.engine.metrics.registry import Histogram, LongestTime, Registry
 from penstock.engine.metrics.report_format import Section
 from penstock.engine.metrics.scopes import Component
-from penstock.engine.model.messages import TaskIo
+from penstock.engine.model.messages import RecentFigures, TaskIo
 from penstock.engine.model.metrics import Groups, counter, gauge
 from penstock.engine.model.states import ExecutionState
 from penstock.engine.runtime.elements import MIN_WATERMARK
@@ -535,13 +535,9 @@ class TaskMetrics:
             busy_ms=spent.busy_ms,
             idle_ms=spent.idle_ms,
             backpressured_ms=spent.blocked_ms,
-            busy_ms_per_s=spent.shares.busy,
-            idle_ms_per_s=spent.shares.idle,
-            backpressured_ms_per_s=spent.shares.backpressured,
-            records_in_per_s=rates[0],
-            records_out_per_s=rates[1],
-            bytes_in_per_s=rates[2],
-            bytes_out_per_s=rates[3],
+            recent=RecentFigures(
+                spent.shares.busy, spent.shares.idle, spent.shares.backpressured, *rates
+            ),
             watermark_ms=task.told_watermark_ms,
             late_records_dropped=task.chain.late_records_dropped,
             buffers_in=built.buffers_in,
