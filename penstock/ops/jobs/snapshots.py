@@ -15,7 +15,14 @@ from penstock.engine.model.checkpoints import CheckpointMetrics, CheckpointType,
 from penstock.engine.model.config import Layer
 from penstock.engine.model.elastic import Rescales
 from penstock.engine.model.graph.job_graph import JobType, OperatorInfo
-from penstock.engine.model.ids import AllocationId, JobId, ResourceId, TaskManagerLocation, VertexId
+from penstock.engine.model.ids import (
+    AllocationId,
+    DataSetId,
+    JobId,
+    ResourceId,
+    TaskManagerLocation,
+    VertexId,
+)
 from penstock.engine.model.job_events import SlotsMissing
 from penstock.engine.model.messages import FailureInfo, RegisterTaskManager, TaskIo
 from penstock.engine.model.states import ExecutionState, JobStatus
@@ -32,6 +39,7 @@ class InputFacts:
     source: VertexId
     ship_strategy: str
     exchange: str
+    data_set_id: DataSetId
 
 
 @dataclass(frozen=True, slots=True)

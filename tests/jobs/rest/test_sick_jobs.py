@@ -177,11 +177,18 @@ def test_a_slow_subtask_with_a_hot_key_limits_the_job(client):
     keyed.map(computes).name("slow").filter(lambda _: False).print()
     with running(env, client) as until:
         told = until(
-            lambda told: told["limit"] and told["limit"]["only-one-subtask"] and told["skewed"]
+            lambda told: (
+                told["limit"]
+                and told["limit"]["only-one-subtask"]
+                and told["skewed"]
+                and told["skewed"][0]["key"]
+            )
         )
     (skew,) = told["skewed"]
     assert skew["subtask"] == told["limit"]["subtask"]
     assert "most others are not, because it gets " in told["sentence"]
+    assert (skew["key"], skew["key-share"] > 0.9) == ("0", True)
+    assert "% of them with the key 0; " in told["sentence"]
 
 
 def is_held(holder, *, has_one):

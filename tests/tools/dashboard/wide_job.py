@@ -30,7 +30,7 @@ def wide_facts(vertices, subtasks):
             (),
             ()
             if number < WIDTH
-            else (InputFacts(ids[number - WIDTH], "HASH", "pipelined_bounded"),),
+            else (InputFacts(ids[number - WIDTH], "HASH", "pipelined_bounded", "data set"),),
         )
         for number, one in enumerate(ids)
     )

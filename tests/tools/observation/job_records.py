@@ -47,7 +47,7 @@ def io_of(**counters):
 
 def facts(parallelism=2, **more):
     source = VertexFacts(SOURCE, "Source: Numbers -> Map", parallelism, 128, "default", (), ())
-    edge = InputFacts(SOURCE, "HASH", "pipelined_bounded")
+    edge = InputFacts(SOURCE, "HASH", "pipelined_bounded", "data set")
     sink = VertexFacts(SINK, "Reduce -> Sink: <out>", parallelism, 128, "default", (), (edge,))
     known = {"checkpoints": CheckpointFacts(CheckpointSettings(interval_ms=1000))} | more
     job_type = known.pop("job_type", JobType.STREAMING)

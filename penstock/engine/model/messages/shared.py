@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.engine.model.ids import AllocationId, PartitionId, ResourceId
+from penstock.engine.model.ids import AllocationId, DataSetId, PartitionId, ResourceId
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
 from penstock.engine.model.texts.bounded_text import MOST_OF_MESSAGE, cut_lines
 
@@ -96,6 +96,19 @@ class UserMetric:
 
 
 @dataclass(frozen=True, slots=True)
+class FrequentKey:
+    """(wire) A key of which an attempt has sent many records lately. `key`: as text, which is cut. `count`: its records among the
+    `records` of one batch that went to the subtask `channel`.
+    """
+
+    data_set_id: DataSetId
+    channel: int
+    key: str
+    count: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
 class RecentFigures:
     """(wire) How an attempt has spent its time, and what it has processed: per second over the last 5 s, or since its start. The
     three `*_ms_per_s` sum to 1,000.
@@ -136,6 +149,7 @@ class TaskIo:
     idle_ms: int = 0
     backpressured_ms: int = 0
     recent: RecentFigures = NOTHING_RECENT
+    frequent_keys: tuple[FrequentKey, ...] = ()
     watermark_ms: int = -(2**63)
     late_records_dropped: int = 0
     buffers_in: int = 0

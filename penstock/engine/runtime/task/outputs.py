@@ -146,6 +146,7 @@ class PartitionWriter:
         """
         self.partition = partition
         self._producer = producer
+        self.partitioner = partitioner
         self._split = partitioner.split
         self._is_broadcast = partitioner.is_broadcast
         self._dumps = dumps

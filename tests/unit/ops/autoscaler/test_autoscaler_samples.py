@@ -11,7 +11,13 @@ from tests.tools.observation.job_records import ToldJob, io_of
 
 SOURCE = VertexFacts(VertexId("a"), "source", 2, 128, "default", (), ())
 COUNT = VertexFacts(
-    VertexId("b"), "count", 2, 64, "other", (), (InputFacts(VertexId("a"), "HASH", "pipelined"),)
+    VertexId("b"),
+    "count",
+    2,
+    64,
+    "other",
+    (),
+    (InputFacts(VertexId("a"), "HASH", "pipelined", "data set"),),
 )
 FIRST = io_of(
     records_in=10, records_out=30, busy_ms=400, busy_ms_per_s=700.0, backpressured_ms_per_s=50.0

@@ -26,7 +26,10 @@ def facts_of_chain():
     """Each vertex reads the one before it by key."""
     pattern = facts(PARALLELISM).vertices[1]
     ids = [VertexId(f"{number:032x}") for number in range(VERTICES)]
-    inputs = [(), *((InputFacts(one, "HASH", "pipelined_bounded"),) for one in ids[:-1])]
+    inputs = [
+        (),
+        *((InputFacts(one, "HASH", "pipelined_bounded", "data set"),) for one in ids[:-1]),
+    ]
     name = "an operator with a name of a usual length -> and another one"
     return tuple(
         replace(pattern, vertex_id=one, name=name, inputs=read)

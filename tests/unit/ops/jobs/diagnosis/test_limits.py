@@ -97,7 +97,7 @@ def branches(*figures, one_source=False):
         else:
             vertices.append(VertexFacts(names[0], f"Source {number}", 1, 128, "default", (), ()))
             told.append((names[0], source))
-        edge = InputFacts(names[0], "HASH", "pipelined_bounded")
+        edge = InputFacts(names[0], "HASH", "pipelined_bounded", "data set")
         vertices.append(VertexFacts(names[1], f"slow {number}", 1, 128, "default", (), (edge,)))
         told.append((names[1], behind))
     job = ToldJob(vertices=tuple(vertices)).status("RUNNING")

@@ -179,7 +179,9 @@ def with_inputs(*vertices):
             pattern,
             vertex_id=ids[name],
             name=name,
-            inputs=tuple(InputFacts(ids[one], "REBALANCE", "pipelined") for one in reads),
+            inputs=tuple(
+                InputFacts(ids[one], "REBALANCE", "pipelined", "data set") for one in reads
+            ),
         )
         for name, reads in vertices
     )
@@ -224,7 +226,9 @@ def test_an_answer_about_many_vertices_stays_small():
             pattern,
             vertex_id=VertexId(name),
             name=f"operator {name}",
-            inputs=tuple(InputFacts(VertexId(one), "HASH", "pipelined") for one in before),
+            inputs=tuple(
+                InputFacts(VertexId(one), "HASH", "pipelined", "data set") for one in before
+            ),
         )
         for name, before in zip(names, [[], *([one] for one in names)], strict=False)
     )
