@@ -120,6 +120,12 @@ class Slices:
         return self._input, self._batch.slice(self._offset, len(self._batch))
 
     @property
+    def rows_left(self) -> int:
+        """How many records no slice has taken yet. Any thread may ask."""
+        batch = self._batch
+        return 0 if batch is None else len(batch) - self._offset
+
+    @property
     def is_empty(self) -> bool:
         return self._batch is None
 

@@ -538,7 +538,8 @@ class TaskMetrics:
         spent = self._spent_until_beat
         spent.measure()
         remote_in, remote_out = built.remote_bytes()
-        records_in = task.input.records_in
+        # A record counts when an operator takes it, as in Flink: a batch that waits for a full output was read, but not taken.
+        records_in = max(0, task.input.records_in - task.slices.rows_left)
         records_out = sum(output.records_out for output in task.outputs)
         bytes_in, bytes_out = built.bytes_in, self._network.bytes_out()
         rates = self._flows.update(self._times.now_ns, records_in, records_out, bytes_in, bytes_out)

@@ -64,6 +64,7 @@ def test_a_very_slow_function_gives_each_result_as_soon_as_it_is_there():
     for seen in ([1], [1, 2], [1, 2, 3]):
         assert task.process_input() is InputStatus.MORE_AVAILABLE
         assert out.values == seen
+        assert task.slices.rows_left == 3 - len(seen)
         assert out.flushes[-1] == len(out.written)  # longer than the buffer timeout: visible
     assert task.process_input() is InputStatus.NOTHING_AVAILABLE
 
