@@ -5,6 +5,7 @@ import pytest
 from penstock.common import WatermarkStrategy
 from penstock.connectors.datagen import NumberSequenceSource
 from penstock.engine.hosting.local.minicluster import MiniCluster
+from penstock.ops.cli.cli import main
 from tests.tools.hosting.commands import as_json, run
 from tests.tools.hosting.rest import SETTINGS
 from tests.tools.programs.environments import minicluster_environment
@@ -91,12 +92,12 @@ def test_an_address_where_nobody_answers_is_named(capsys):
     assert (code, "no driver answers at http://localhost:1" in told) == (1, True)
 
 
-def test_an_address_without_a_port_is_refused_with_one_that_has_one(capsys):
-    code, told = run(capsys, "list", "-m", "localhost")
-    assert (code, "-m takes HOST:PORT, such as localhost:8081, got 'localhost'" in told) == (
-        1,
-        True,
-    )
+@pytest.mark.parametrize("command", [["list"], ["run", "job.py"]])
+def test_an_address_without_a_port_is_a_wrong_command_line(capsys, command):
+    with pytest.raises(SystemExit, match="2"):
+        main([*command, "-m", "localhost"])
+    told = capsys.readouterr().err
+    assert "such as localhost:8081, got 'localhost'" in told
 
 
 def test_failures_are_shown(capsys, job):

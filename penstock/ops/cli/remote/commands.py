@@ -33,10 +33,11 @@ from penstock.ops.cli.remote.targets import (
     add_command,
     add_job,
     add_place,
+    answers,
     clients,
     is_session,
+    overviews,
     target,
-    targets,
     taskmanagers_of,
 )
 from penstock.ops.cli.remote.texts import complain, duration, indented, moment, shown, tasks_text
@@ -412,9 +413,10 @@ def list_jobs(options: argparse.Namespace) -> int:
         for client in clients(options):
             print(f"{client.address} {client.token or ''}")
         return 0
-    sessions = [one for one in clients(options) if is_session(one)]
-    found = [one for one in targets(options) if options.all or one.overview["state"] not in ENDED]
-    addresses = {one.address for one in sessions}
+    asked, silent = answers(options, lambda one: (overviews(one), is_session(one)))
+    found = [Target(client, job) for client, (jobs, _) in asked for job in jobs]
+    found = [one for one in found if options.all or one.is_running]
+    addresses = {client.address for client, (_, is_one) in asked if is_one}
     jobs = [
         {"address": at, "session": at in addresses, **one.overview}
         for one in found
@@ -428,7 +430,10 @@ def list_jobs(options: argparse.Namespace) -> int:
     kind = "jobs" if options.all else "running jobs"
     lines += [] if lines else [f"no {kind}"]
     lines += [f"session at {address} takes jobs" for address in sorted(addresses)]
-    return shown(jobs, options, "\n".join(lines))
+    shown(jobs, options, "\n".join(lines))
+    for sentence in silent:
+        complain(sentence)
+    return 1 if silent else 0
 
 
 def info(one: Target, _: argparse.Namespace) -> Answer:

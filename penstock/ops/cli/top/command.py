@@ -15,7 +15,14 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from penstock.ops.cli.remote.targets import ENDED, add_command, add_job, clients, target
+from penstock.ops.cli.remote.targets import (
+    ENDED,
+    add_command,
+    add_job,
+    answers,
+    overviews,
+    target,
+)
 from penstock.ops.cli.remote.texts import seconds
 from penstock.ops.cli.top.facts import (
     Counters,
@@ -50,20 +57,20 @@ class Asking:
     def frame(self, opened: str | None) -> Frame:
         """Return everything as it is now. `opened`: the id of the job that is shown in full."""
         rows: list[JobRow] = []
-        page, problem = None, ""
+        page = None
         try:
-            asked = clients(self._options)
+            asked, silent = answers(self._options, overviews)
         except RemoteError as error:
             return Frame(problem=str(error))
-        for client in asked:
+        for client, jobs in asked:
+            found = [job_row(one, client.address) for one in jobs]
+            rows += found
+            here = next((one for one in found if one.job_id == opened), None)
             try:
-                jobs = client.get("/jobs/overview")["jobs"]
-                found = [job_row(one, client.address) for one in jobs]
-                rows += found
-                here = next((one for one in found if one.job_id == opened), None)
                 page = page if here is None else self._page(client, here)
-            except RemoteError as error:  # It may have ended; the others go on.
-                problem = str(error)
+            except RemoteError as error:  # It may have ended; the others still show.
+                silent.append(str(error))
+        problem = " ".join(silent)
         if opened is not None and page is None and not problem:
             problem = f"job {opened} is gone"
         return Frame(tuple(rows), page, problem)
@@ -154,11 +161,12 @@ def _once(options: argparse.Namespace) -> int:
     if opened is not None:  # Rates need two looks.
         time.sleep(min(options.interval, _BETWEEN_LOOKS_S))
         frame = asking.frame(opened)
-    if frame.problem:
+    if frame.problem and (not frame.jobs or (opened is not None and frame.page is None)):
         raise RemoteError(frame.problem)
+    code = 1 if frame.problem else 0
     if options.json:
         print(json.dumps(frame.as_json(), indent=2, ensure_ascii=False))
-        return 0
+        return code
     from penstock.ops.cli.top.screen import Screen
 
     is_shown = sys.stdout.isatty()
@@ -167,7 +175,7 @@ def _once(options: argparse.Namespace) -> int:
     screen = Screen(columns, sys.stdout if is_shown else None, encoding)
     text = "\n".join(line.rstrip() for line in screen.lines(frame, None, "", None))
     print(text.encode(encoding, "replace").decode(encoding))
-    return 0
+    return code
 
 
 class _View:
