@@ -61,6 +61,27 @@ def test_a_job_that_has_ended_is_not_cancelled(capsys, job, tmp_path):
     assert (code, "another terminal state (FINISHED)" in told) == (1, True)
 
 
+def test_a_job_that_has_ended_is_not_rescaled(capsys, client, job):
+    """409 is what the server answers to a cancel of such a job, too."""
+    path = f"/jobs/{job}/resource-requirements"
+    bounds = client.get(path)
+    as_json(capsys, "cancel")
+    code, told = run(capsys, "rescale", job, "3")
+    assert (code, "the job has ended (CANCELED)" in told) == (1, True)
+    status, answer = client.ask(path, "PUT", bounds)
+    assert (status, "the job has ended (CANCELED)" in str(answer)) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [("checkpoint", "checkpoint"), ("savepoint", "savepoint"), ("stop", "savepoint")],
+)
+def test_what_was_not_taken_is_named_without_a_module_of_the_engine(capsys, job, command, what):
+    as_json(capsys, "cancel")
+    told = run(capsys, command, job)
+    assert told == (1, f"penstock: no {what} was taken: the job has ended\n")
+
+
 def test_a_savepoint_without_a_place_says_what_is_missing(capsys, client):
     env = minicluster_environment(MiniCluster(4), SETTINGS)
     numbers = env.from_source(
