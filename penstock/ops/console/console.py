@@ -47,7 +47,7 @@ from penstock.engine.model.states import JobStatus
 from penstock.engine.model.texts.bounded_text import cut
 from penstock.engine.model.texts.error_text import headline_of, traceback_of
 from penstock.ops.console.live_view import LIVE_VIEW, is_live
-from penstock.ops.console.progress import Rates, line_of, snapshot_of
+from penstock.ops.console.progress import line_of, snapshot_of
 from penstock.ops.registry.job_registry import Look
 
 # ---------------------------------------------------------------------- line writer
@@ -164,7 +164,6 @@ class Console(JobObserver):
         self._started = time.monotonic()
         self._next_progress_s = self._interval_s
         self._job = ("", JobId(""))
-        self._rates = Rates(self._interval_s)
         self._taskmanagers: dict[ResourceId, str] = {}
         self._folding = Folding(_FOLDED_MS, grows=True)
 
@@ -279,7 +278,7 @@ class Console(JobObserver):
 
     def _show_progress(self) -> None:
         """On the thread that writes: to look at a job may take some time."""
-        snapshot = snapshot_of(self._look(), self._rates)
+        snapshot = snapshot_of(self._look())
         if self._is_live:
             LIVE_VIEW.show(self, snapshot)
         else:

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from penstock.engine.model.program import JobControl
 from penstock.ops.console.live_view import COLUMNS, Column
-from penstock.ops.console.progress import Rates, Snapshot, line_of, snapshot_of
+from penstock.ops.console.progress import Snapshot, line_of, snapshot_of
 from penstock.ops.jobs.snapshots import JobSnapshot
 from penstock.ops.registry.job_registry import JOB_REGISTRY, Look
 
@@ -78,12 +78,11 @@ def _cell(_column: Column, text: str, style: str) -> str:
     return f"<td{kind}>{escape(text)}</td>"
 
 
-def picture_of(job: JobSnapshot, sentences: Iterable[str], rates: Rates) -> JobPicture:
-    """Return the job as it is now. `rates`: have seen the job before."""
-    return JobPicture(job.job_id, snapshot_of(job, rates), tuple(sentences))
+def picture_of(job: JobSnapshot, sentences: Iterable[str]) -> JobPicture:
+    """Return the job as it is now."""
+    return JobPicture(job.job_id, snapshot_of(job), tuple(sentences))
 
 
-_WINDOW_S: Final = 5.0
 _PAUSE_S: Final = 1.0
 
 
@@ -100,7 +99,6 @@ class JobDisplay:
 
     def __init__(self, control: JobControl) -> None:
         self._control = control
-        self._rates = Rates(_WINDOW_S)
         self._lock = threading.Lock()
         self._place: Final = {"display_id": f"penstock-{control.job_id}"}
         self._publish: Any = None
@@ -111,9 +109,8 @@ class JobDisplay:
         look = self._control.look if isinstance(self._control, Watched) else None
         if look is None:
             return None
-        with self._lock:
-            job = look()
-            return picture_of(job, JOB_REGISTRY.verdict(job).sentences, self._rates)
+        job = look()
+        return picture_of(job, JOB_REGISTRY.verdict(job).sentences)
 
     def show(self) -> None:
         """Show the job below the cell that runs. In a notebook it is drawn again every second until the job has ended."""

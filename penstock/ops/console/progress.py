@@ -1,4 +1,4 @@
-"""The progress of a job in words: rates from counters, shares as percentages, and what a line says of them.
+"""The progress of a job in words: rates, shares as percentages, and what a line says of them.
 
 Knows no clock, no terminal and no colours. `live_view.py` shows the same as a table.
 Source: the columns of Flink's web UI, which shows the busiest subtask of each vertex too.
@@ -6,21 +6,19 @@ Source: the columns of Flink's web UI, which shows the busiest subtask of each v
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.engine.model.ids import VertexId
-from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.states import JobStatus
 from penstock.engine.model.texts.amounts import bytes_text, duration_text
 from penstock.ops.jobs.checkpoint_record import END_TO_END, figures_of
+from penstock.ops.jobs.diagnosis.shares import live
 from penstock.ops.jobs.diagnosis.watermarks import NO_WATERMARK_MS, lag_of
 from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
+from penstock.ops.jobs.vertex_history import rates_of
 
-_LEAST_WINDOW_S: Final = 3.0
-"""Counters come with heartbeats. A rate over less time would jump with them."""
+_LEAST_S: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,78 +58,35 @@ class Snapshot:
         return ", ".join(filter(None, parts))
 
 
-Counters = Mapping[VertexId, tuple[int, int]]
-"""Records in and records out of each vertex, since its attempts began."""
-_NOTHING: Final = (0, 0)
-
-
-class Rates:
-    """Counters of a job's vertices over the last seconds. Not thread-safe."""
-
-    def __init__(self, window_s: float) -> None:
-        self._window_s = max(window_s, _LEAST_WINDOW_S)
-        self._samples: deque[tuple[float, Counters]] = deque([(0.0, {})])
-
-    def update(
-        self, since_start_s: float, counters: Counters
-    ) -> dict[VertexId, tuple[float, float]]:
-        """Return records in and records out a second.
-
-        Attempts of a restart count from 0 again; then the rates begin again too.
-        """
-        newest_s, newest = self._samples[-1]
-        if any(
-            _is_less(counters.get(vertex_id, _NOTHING), old) for vertex_id, old in newest.items()
-        ):
-            self._samples = deque([(newest_s, {})])
-        self._samples.append((since_start_s, dict(counters)))
-        while len(self._samples) > 2 and since_start_s - self._samples[1][0] >= self._window_s:
-            self._samples.popleft()
-        began_s, before = self._samples[0]
-        passed_s = max(1e-3, since_start_s - began_s)
-        found: dict[VertexId, tuple[float, float]] = {}
-        for vertex_id, (new_in, new_out) in counters.items():
-            old_in, old_out = before.get(vertex_id, _NOTHING)
-            found[vertex_id] = (new_in - old_in) / passed_s, (new_out - old_out) / passed_s
-        return found
-
-
-def _is_less(new: tuple[int, int], old: tuple[int, int]) -> bool:
-    return new[0] < old[0] or new[1] < old[1]
-
-
-def snapshot_of(job: JobSnapshot, rates: Rates) -> Snapshot:
-    """Return the progress of a job. `rates`: have seen the job before; of one that has ended the averages are shown."""
+def snapshot_of(job: JobSnapshot) -> Snapshot:
+    """Return the progress of a job. Rates and shares of time are of the last 5 s; the rates of one that has ended are averages."""
     passed_s = max(0, job.lasted_ms) / 1000
-    counters = {
-        vertex.facts.vertex_id: (
-            sum(io.records_in for io in vertex.ios if io is not None),
-            sum(io.records_out for io in vertex.ios if io is not None),
-        )
-        for vertex in job.vertices
-    }
-    per_s = (Rates(0.0) if job.ended_ms >= 0 else rates).update(passed_s, counters)
-    rows = tuple(_row_of(one, counters, per_s, job.now_ms) for one in job.vertices)
+    rows = tuple(_row_of(job, one, passed_s) for one in job.vertices)
     # A source takes no records in, and a sink sends none.
-    total = sum(max(in_per_s, out_per_s) for in_per_s, out_per_s in per_s.values())
+    total = sum(max(row.in_per_s, row.out_per_s) for row in rows)
     return Snapshot(job.facts.name, job.status, passed_s, total, _checkpoints(job), rows)
 
 
-def _row_of(
-    vertex: VertexSnapshot,
-    counters: Counters,
-    per_s: Mapping[VertexId, tuple[float, float]],
-    now_ms: int,
-) -> VertexRow:
-    ios = [io or TaskIo() for io in vertex.ios]
-    alive = [] if all(one.state.is_terminal for one in vertex.attempts) else ios
+def _row_of(job: JobSnapshot, vertex: VertexSnapshot, passed_s: float) -> VertexRow:
+    known = [io for io in vertex.ios if io is not None]
+    alive = [io for _, io in live(vertex)]
     states = Counter(one.state for one in vertex.attempts)
-    lag_ms = lag_of(min((io.watermark_ms for io in ios), default=NO_WATERMARK_MS), now_ms)
+    records_in, records_out = (
+        sum(counts)
+        for counts in ([io.records_in for io in known], [io.records_out for io in known])
+    )
+    if job.ended_ms >= 0:
+        in_per_s, out_per_s = (one / max(passed_s, _LEAST_S) for one in (records_in, records_out))
+    else:
+        in_per_s, out_per_s, *_ = rates_of(alive)
+    lag_ms = lag_of(min((io.watermark_ms for io in alive), default=NO_WATERMARK_MS), job.now_ms)
     return VertexRow(
         vertex.facts.name,
         " ".join(f"{count} {state}" for state, count in states.items()),
-        *counters[vertex.facts.vertex_id],
-        *per_s[vertex.facts.vertex_id],
+        records_in,
+        records_out,
+        in_per_s,
+        out_per_s,
         busy=max((io.busy_ms_per_s for io in alive), default=0.0) / 1000,
         backpressured=max((io.backpressured_ms_per_s for io in alive), default=0.0) / 1000,
         lag_ms=None if lag_ms is None else max(0, lag_ms),

@@ -154,7 +154,7 @@ class JobRecord:
         for attempt_id, io in event.ios:
             vertex = self._vertices.get(attempt_id.vertex_id)
             if vertex is not None:
-                vertex.reported(attempt_id, io, at_ms)
+                vertex.reported(attempt_id, io)
 
     def _triggered(self, event: TriggerCheckpoint, at_ms: int) -> None:
         ended = {key: one.ended for key, one in self._vertices.items()}
@@ -199,7 +199,6 @@ class _VertexRecord:
         self._began_ms = job.submitted_ms
         self._attempts: list[AttemptSnapshot] = []
         self._ios: list[TaskIo | None] = []
-        self._reported_ms: list[int] = []
         self._former: dict[int, deque[FormerAttempt]] = {}
         self._snapshot: VertexSnapshot | None = None
         self._lane = VertexLane()
@@ -238,8 +237,8 @@ class _VertexRecord:
         self._facts = facts
         for one in self._attempts[facts.parallelism :]:
             self._lane.moved(one.state, None, at_ms)
-        for kept in (self._attempts, self._ios, self._reported_ms):
-            del kept[facts.parallelism :]
+        del self._attempts[facts.parallelism :]
+        del self._ios[facts.parallelism :]
         for subtask in range(len(self._attempts)):
             self._replace(subtask, attempt, at_ms)
         while len(self._attempts) < facts.parallelism:
@@ -249,12 +248,11 @@ class _VertexRecord:
     def io_of(self, subtask: int) -> TaskIo | None:
         return self._ios[subtask] if subtask < len(self._ios) else None
 
-    def reported(self, attempt_id: AttemptId, io: TaskIo, at_ms: int) -> None:
+    def reported(self, attempt_id: AttemptId, io: TaskIo) -> None:
         subtask = attempt_id.subtask
         is_known = subtask < len(self._attempts)
         if is_known and self._attempts[subtask].attempt == attempt_id.attempt:
             self._ios[subtask] = io
-            self._reported_ms[subtask] = at_ms
             self._snapshot = None
 
     def snapshot(self) -> VertexSnapshot:
@@ -265,7 +263,6 @@ class _VertexRecord:
                 tuple(self._attempts),
                 tuple(self._ios),
                 former,
-                tuple(self._reported_ms),
                 self._lane.lane(),
             )
         return self._snapshot
@@ -298,7 +295,6 @@ class _VertexRecord:
         self._attempts.append(_created(len(self._attempts), attempt, at_ms))
         self._lane.moved(None, ExecutionState.CREATED, at_ms)
         self._ios.append(None)
-        self._reported_ms.append(0)
 
 
 def _created(subtask: int, attempt: int, at_ms: int) -> AttemptSnapshot:

@@ -169,14 +169,13 @@ class FormerAttempt:
 class VertexSnapshot:
     """A job vertex. `attempts`, `ios`: the current attempt of each subtask and its last report. `former`: older attempts, by subtask.
 
-    `reported_ms`: when that report came; 0: there is none. `lane`: the one state of all subtasks over time.
+    `lane`: the one state of all subtasks over time.
     """
 
     facts: VertexFacts
     attempts: tuple[AttemptSnapshot, ...]
     ios: tuple[TaskIo | None, ...]
     former: Mapping[int, tuple[FormerAttempt, ...]] = field(default_factory=dict)
-    reported_ms: tuple[int, ...] = ()
     lane: Lane = NO_LANE
 
 

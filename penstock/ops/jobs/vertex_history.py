@@ -1,25 +1,20 @@
-"""What the history keeps of a job: figures of its vertices once a second, made of its snapshots.
+"""What the history keeps of a job, made of its snapshots: figures of its vertices once a second, and how each subtask spends its time
+every 2 s.
 
-Knows no clock and no thread. It lets its caller do something else after each few subtasks. Rates are of the time between two reports
-of the same attempt. Those subtasks that have not reported since the last look count as the others of their vertex.
-
-How the subtasks of a job spend their time, noted every 2 s from its snapshots.
-
-Knows no clock and no thread. It lets its caller do something else after each few subtasks. Shares are of the time between two reports
-of the same attempt; without a new report those that the last one has.
+Knows no clock and no thread. It lets its caller do something else after each few subtasks. Rates and shares of time are those that
+subtasks report, which are of the last 5 s.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, repeat
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Final
 
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.messages import TaskIo
-from penstock.engine.model.states import ExecutionState
+from penstock.ops.jobs.diagnosis.shares import live
 from penstock.ops.jobs.diagnosis.watermarks import lag_of
 from penstock.ops.jobs.snapshots import CheckpointSnapshot, JobSnapshot, VertexSnapshot
 from penstock.ops.metrics.history_rings import (
@@ -32,8 +27,6 @@ from penstock.ops.metrics.history_rings import (
 )
 
 _SUBTASKS_AT_A_TIME: Final = 500
-_RUNNING: Final = ExecutionState.RUNNING
-_NOBODY: Final = repeat((None, None))
 
 
 class JobLanes:
@@ -43,23 +36,18 @@ class JobLanes:
         """`has_room`: whether this number of further subtasks can be kept."""
         self.vertices: dict[VertexId, SubtaskLanes] = {}
         self._has_room = has_room
-        self._former: dict[VertexId, VertexSnapshot] = {}
-        self._before: dict[VertexId, VertexSnapshot] = {}
+        self._subtasks: dict[VertexId, int] = {}
         self._slot = -1
 
     @property
     def subtasks(self) -> int:
         """How many subtasks are kept."""
-        return sum(len(self._former[key].attempts) for key in self.vertices)
+        return sum(self._subtasks.values())
 
     @property
     def bytes_held(self) -> int:
         """What all steps take."""
         return sum(one.bytes_held for one in self.vertices.values())
-
-    def before(self, vertex_id: VertexId) -> VertexSnapshot | None:
-        """Return the vertex as it was 2 to 4 s ago, to compare it with now; None: it is not known."""
-        return self._before.get(vertex_id)
 
     def look(self, job: JobSnapshot) -> Iterator[None]:
         """Look at the job as it is now; more often than every 2 s changes nothing. Read it to the end."""
@@ -70,57 +58,23 @@ class JobLanes:
         work = 0
         for vertex in job.vertices:
             vertex_id = vertex.facts.vertex_id
-            former = self._former.get(vertex_id, vertex)
-            more = len(vertex.attempts) - (
-                len(former.attempts) if vertex_id in self.vertices else 0
-            )
+            count = len(vertex.attempts)
+            more = count - self._subtasks.get(vertex_id, 0)
             if more and not self._has_room(more):
                 self.vertices.pop(vertex_id, None)
-                self._before.pop(vertex_id, None)
+                self._subtasks.pop(vertex_id, None)
                 continue
             lanes = self.vertices.setdefault(vertex_id, SubtaskLanes())
-            self._before[vertex_id], self._former[vertex_id] = former, vertex
-            busy, blocked = bytearray(), bytearray()
-            for begin in range(0, len(vertex.attempts), _SUBTASKS_AT_A_TIME):
-                found = slice(begin, begin + _SUBTASKS_AT_A_TIME)
-                shares = _shares(former, vertex, found)
-                busy += bytes([one for one, _ in shares])
-                blocked += bytes([one for _, one in shares])
-                work += len(shares)
+            self._subtasks[vertex_id] = count
+            busy, blocked = bytearray([UNKNOWN]) * count, bytearray([UNKNOWN]) * count
+            for attempt, io in live(vertex):
+                busy[attempt.subtask] = _percent(io.busy_ms_per_s)
+                blocked[attempt.subtask] = _percent(io.backpressured_ms_per_s)
+                work += 1
                 if work >= _SUBTASKS_AT_A_TIME:
                     work = 0
                     yield
             lanes.put(job.now_ms, bytes(busy), bytes(blocked))
-
-
-_NO_SHARES: Final = UNKNOWN, UNKNOWN
-
-
-def _shares(former: VertexSnapshot, vertex: VertexSnapshot, of: slice) -> list[tuple[int, int]]:
-    """Busy and back-pressured, in percent. This runs for each subtask of all jobs, so it makes no call that it can avoid."""
-    found = []
-    # A BATCH job may have got more subtasks.
-    pairs = chain(zip(former.attempts[of], former.ios[of], strict=True), _NOBODY)
-    now = zip(vertex.attempts[of], vertex.ios[of], strict=True)
-    for (one, io), (was, before) in zip(now, pairs, strict=False):
-        if io is None or one.state is not _RUNNING:
-            found.append(_NO_SHARES)
-            continue
-        if (
-            before is not None
-            and before is not io
-            and was is not None
-            and (one is was or one.attempt == was.attempt)
-        ):
-            busy = io.busy_ms - before.busy_ms
-            blocked = io.backpressured_ms - before.backpressured_ms
-            idle = io.idle_ms - before.idle_ms
-            total = busy + blocked + idle
-            if total > 0 and min(busy, blocked, idle) >= 0:
-                found.append((100 * busy // total, 100 * blocked // total))
-                continue
-        found.append((_percent(io.busy_ms_per_s), _percent(io.backpressured_ms_per_s)))
-    return found
 
 
 def _percent(ms_per_s: float) -> int:
@@ -129,10 +83,10 @@ def _percent(ms_per_s: float) -> int:
 
 _WORK_OF_A_VERTEX: Final = 25
 """A row is as much work as this number of subtasks."""
-_FLOWS: Final = attrgetter("records_in", "records_out", "bytes_in", "bytes_out")
+_FLOWS: Final = attrgetter(
+    "records_in_per_s", "records_out_per_s", "bytes_in_per_s", "bytes_out_per_s"
+)
 _NONE: Final = math.nan
-_Pair: TypeAlias = tuple[TaskIo, TaskIo, float]
-"""What an attempt reported last, what it had reported before, and the seconds between."""
 
 
 class JobHistory:
@@ -142,7 +96,6 @@ class JobHistory:
         """`has_room`: whether one more vertex can be kept."""
         self.vertices: dict[VertexId, VertexHistory] = {}
         self._has_room = has_room
-        self._former: dict[VertexId, VertexSnapshot] = {}
         self._slot = -1
         self._checkpoint: CheckpointSnapshot | None = None
         self._of_checkpoint: dict[VertexId, tuple[float, float]] = {}
@@ -166,19 +119,16 @@ class JobHistory:
                 if not self._has_room():
                     continue
                 self.vertices[vertex_id] = VertexHistory()
-            former = self._former.get(vertex_id, vertex)
-            self._former[vertex_id] = vertex
-            pairs: list[_Pair] = []
-            for begin in range(0, len(vertex.ios), _SUBTASKS_AT_A_TIME):
-                found = slice(begin, begin + _SUBTASKS_AT_A_TIME)
-                pairs += _pairs(former, vertex, found)
-                work += _WORK_OF_A_VERTEX + len(vertex.ios[found])
+            alive = []
+            for _, io in live(vertex):
+                alive.append(io)
+                work += 1
                 if work >= _SUBTASKS_AT_A_TIME:
                     work = 0
                     yield
-            row = self._row(vertex, pairs, job.now_ms)
-            if row is not None:
-                self.vertices[vertex_id].put(job.now_ms, row)
+            work += _WORK_OF_A_VERTEX
+            if alive:
+                self.vertices[vertex_id].put(job.now_ms, self._row(vertex, alive, job.now_ms))
 
     def _look_at_checkpoint(self, checkpoint: CheckpointSnapshot | None) -> None:
         """State sizes and durations change with the last completed checkpoint only."""
@@ -194,17 +144,10 @@ class JobHistory:
             if acks
         }
 
-    def _row(self, vertex: VertexSnapshot, pairs: Sequence[_Pair], now_ms: int) -> Row | None:
-        """Return the row of a vertex; None: nothing has been reported."""
-        alive = [
-            io
-            for one, io in zip(vertex.attempts, vertex.ios, strict=True)
-            if io is not None and one.state is ExecutionState.RUNNING
-        ]
-        if not alive:
-            return None
+    def _row(self, vertex: VertexSnapshot, alive: Sequence[TaskIo], now_ms: int) -> Row:
+        """Return the row of a vertex. `alive`: the reports of its subtasks that run, at least one."""
         sizes = self._of_checkpoint.get(vertex.facts.vertex_id, (_NONE, _NONE))
-        row = [*_rates(pairs, len(alive)), _lag(alive, now_ms), *sizes]
+        row = [*rates_of(alive), _lag(alive, now_ms), *sizes]
         for shares in (
             [io.busy_ms_per_s for io in alive],
             [io.backpressured_ms_per_s for io in alive],
@@ -214,40 +157,9 @@ class JobHistory:
         return row
 
 
-def _pairs(former: VertexSnapshot, vertex: VertexSnapshot, of: slice) -> list[_Pair]:
-    """Return what can be compared: attempts that have reported again."""
-    return [
-        (io, before, (at_ms - before_ms) / 1_000)
-        for io, before, one, same, at_ms, before_ms in zip(
-            vertex.ios[of],
-            former.ios[of],
-            vertex.attempts[of],
-            former.attempts[of],
-            vertex.reported_ms[of],
-            former.reported_ms[of],
-            strict=False,  # A BATCH job may have got more subtasks.
-        )
-        if io is not None
-        and before is not None
-        and at_ms > before_ms
-        and (one is same or one.attempt == same.attempt)
-        and one.state is ExecutionState.RUNNING
-    ]
-
-
-def rates_between(io: TaskIo, before: TaskIo, seconds: float) -> list[float]:
-    """Return records and bytes per second, in and out, between two reports of an attempt."""
-    flows = zip(_FLOWS(io), _FLOWS(before), strict=True)
-    return [(now - then) / seconds for now, then in flows]
-
-
-def _rates(pairs: Sequence[_Pair], subtasks: int) -> list[float]:
-    """Return records and bytes per second, in and out."""
-    if not pairs:
-        return [_NONE] * 4
-    factor = subtasks / len(pairs)
-    columns = zip(*(rates_between(*pair) for pair in pairs), strict=True)
-    return [factor * sum(column) for column in columns]
+def rates_of(ios: Sequence[TaskIo]) -> list[float]:
+    """Return records in, records out, bytes in and bytes out per second of subtasks together."""
+    return [sum(column) for column in zip((0.0,) * 4, *map(_FLOWS, ios), strict=True)]
 
 
 def _lag(ios: Sequence[TaskIo], now_ms: int) -> float:

@@ -100,7 +100,7 @@ class TaskIo:
     """(wire) Counters of one attempt. Bytes count encoded frames, and an estimate of what is never encoded; `remote_*` only those
     that crossed a socket.
 
-    `*_ms`: since the start. `*_ms_per_s`: over the last minute at most; the three sum to 1,000. `watermark_ms`: of the
+    `*_ms`: since the start. `*_per_s`: over the last 5 s, or since the start; the three `*_ms_per_s` sum to 1,000. `watermark_ms`: of the
     input (for a source: of its output). `buffers_in`: frames that wait for the task. `buffers_out`: frames that wait
     for its consumers. `mails`: mails that wait in its mailbox. `restored_*`: bytes of restored state, from its
     machine's disk and from the checkpoint directory. `user_metrics`: those of the user's functions, since the start of
@@ -120,6 +120,10 @@ class TaskIo:
     busy_ms_per_s: float = 0.0
     idle_ms_per_s: float = 0.0
     backpressured_ms_per_s: float = 0.0
+    records_in_per_s: float = 0.0
+    records_out_per_s: float = 0.0
+    bytes_in_per_s: float = 0.0
+    bytes_out_per_s: float = 0.0
     watermark_ms: int = -(2**63)
     late_records_dropped: int = 0
     buffers_in: int = 0

@@ -10,9 +10,7 @@ import json
 import shutil
 import sys
 import threading
-import time
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from typing import Any, Final
 
 from penstock.ops.cli.remote.targets import (
@@ -25,25 +23,17 @@ from penstock.ops.cli.remote.targets import (
 )
 from penstock.ops.cli.remote.texts import seconds
 from penstock.ops.cli.top.facts import (
-    Counters,
     Frame,
     JobPage,
     JobRow,
     checkpoint_row,
-    counters_of,
     job_row,
-    lag_of,
-    vertex_rows,
-    with_shares,
+    vertex_row,
 )
 from penstock.ops.remote.client import RemoteError, RestClient
 
 # ---------------------------------------------------------------------- asking
 # Asks drivers for what `penstock top` shows. Knows no terminal.
-
-
-_MOST_ASKED: Final = 50
-"""Of how many vertices watermarks are asked for, with a request each."""
 
 
 class Asking:
@@ -52,7 +42,6 @@ class Asking:
     def __init__(self, options: argparse.Namespace) -> None:
         """`options`: which drivers."""
         self._options = options
-        self._former: dict[str, dict[str, Counters]] = {}
 
     def frame(self, opened: str | None) -> Frame:
         """Return everything as it is now. `opened`: the id of the job that is shown in full."""
@@ -77,26 +66,14 @@ class Asking:
 
     def _page(self, client: RestClient, row: JobRow) -> JobPage:
         path = f"/jobs/{row.job_id}"
-        details = client.get(path)
-        vertices = vertex_rows(details, self._former.get(row.job_id, {}))
-        self._former = {row.job_id: counters_of(details)}
+        graph = client.get(f"{path}/graph")
         bottleneck = _if_there(client, f"{path}/bottleneck")
-        if bottleneck is not None:
-            vertices = with_shares(vertices, bottleneck)
-        if row.status not in ENDED:
-            lags = {
-                one.vertex_id: lag_of(
-                    client.get(f"{path}/vertices/{one.vertex_id}/watermarks"), details["now"]
-                )
-                for one in vertices[:_MOST_ASKED]
-            }
-            vertices = tuple(replace(one, lag_ms=lags.get(one.vertex_id)) for one in vertices)
         checkpoints = _if_there(client, f"{path}/checkpoints")
         return JobPage(
             row,
-            vertices,
+            tuple(map(vertex_row, graph["nodes"])),
             "" if bottleneck is None else bottleneck["sentence"],
-            None if checkpoints is None else checkpoint_row(checkpoints, details["now"]),
+            None if checkpoints is None else checkpoint_row(checkpoints, graph["now"]),
         )
 
 
@@ -114,7 +91,6 @@ def _if_there(client: RestClient, path: str) -> Any | None:
 
 
 _USUAL_INTERVAL_S: Final = 2.0
-_BETWEEN_LOOKS_S: Final = 1.0
 _LAST_ANSWER_S: Final = 1.0
 """How long a driver is waited for by a user who leaves."""
 _TEXT_COLUMNS: Final = 120
@@ -156,11 +132,8 @@ def _opened(options: argparse.Namespace) -> str | None:
 
 
 def _once(options: argparse.Namespace) -> int:
-    asking, opened = Asking(options), _opened(options)
-    frame = asking.frame(opened)
-    if opened is not None:  # Rates need two looks.
-        time.sleep(min(options.interval, _BETWEEN_LOOKS_S))
-        frame = asking.frame(opened)
+    opened = _opened(options)
+    frame = Asking(options).frame(opened)
     if frame.problem and (not frame.jobs or (opened is not None and frame.page is None)):
         raise RemoteError(frame.problem)
     code = 1 if frame.problem else 0
@@ -223,7 +196,6 @@ class _Watch:
         self._interval_s = interval_s
         self._wanted = threading.Event()
         self._frame = Frame()
-        self._is_first = True
         self._is_left = False
         self._asks = threading.Thread(target=self._ask, name="penstock-top", daemon=True)
 
@@ -260,10 +232,7 @@ class _Watch:
             if opened == self._view.opened:
                 self._frame = frame
                 self._window.wake()
-                # The second look comes soon, because rates need two.
-                pause_s = min(_BETWEEN_LOOKS_S, self._interval_s) if self._is_first else None
-                self._is_first = False
-                self._wanted.wait(self._interval_s if pause_s is None else pause_s)
+                self._wanted.wait(self._interval_s)
             self._wanted.clear()
 
     def _draw(self, frame: Frame) -> None:

@@ -73,7 +73,7 @@ def _for_the_dashboard(root: str, job: JobSnapshot) -> Iterator[Entry]:
     """What Flink does not have. There are no rates and no shares of time: they are of a moment."""
     read = graph.consumed(job)
     nodes = [
-        graph.node(job, one, None, lambda *_: None, is_sink=one.facts.vertex_id not in read)
+        graph.node(job, one, lambda *_: None, is_sink=one.facts.vertex_id not in read)
         for one in job.vertices
     ]
     yield f"{root}/graph", graph.graph(job, nodes)

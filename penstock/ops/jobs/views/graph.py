@@ -5,7 +5,6 @@ Rates are per second, shares are from 0 to 1, sizes are bytes, times are ms. Wha
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -19,18 +18,10 @@ from penstock.engine.model.states import JobStatus, aggregate_state
 from penstock.ops.jobs.diagnosis.shares import live
 from penstock.ops.jobs.diagnosis.watermarks import NO_WATERMARK_MS, lowest_watermark
 from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot
+from penstock.ops.jobs.vertex_history import rates_of
 from penstock.ops.jobs.views.attempts import Json
-from penstock.ops.metrics.history_rings import FIGURES, Row
 
-RATES_WITHIN_MS: Final = 30_000
-"""An older rate is not shown as that of now."""
-RATES: Final = {
-    "records-in": FIGURES.index("numRecordsInPerSecond"),
-    "records-out": FIGURES.index("numRecordsOutPerSecond"),
-    "bytes-in": FIGURES.index("numBytesInPerSecond"),
-    "bytes-out": FIGURES.index("numBytesOutPerSecond"),
-}
-"""The rates of a vertex, with their places among the figures of its history."""
+_RATES: Final = ("records-in", "records-out", "bytes-in", "bytes-out")
 _SHARES: Final = {
     "busy": attrgetter("busy_ms_per_s"),
     "back-pressured": attrgetter("backpressured_ms_per_s"),
@@ -39,8 +30,6 @@ _SHARES: Final = {
 _DIGITS: Final = 3
 _ENDED: Final = "all its subtasks have ended"
 _NO_REPORT: Final = "no subtask has reported yet"
-_NO_RATE: Final = f"no subtask has reported twice within the last {RATES_WITHIN_MS // 1000} s"
-_NO_HISTORY: Final = "the driver keeps no history of this vertex"
 _NO_INPUT: Final = "a source has no input from other vertices"
 _NO_WATERMARK: Final = "it has no watermark yet"
 _LAST_WATERMARK: Final = "its input has ended"
@@ -92,12 +81,11 @@ def consumed(job: JobSnapshot) -> set[VertexId]:
 def node(
     job: JobSnapshot,
     vertex: VertexSnapshot,
-    rates: Row | None,
     pool_usage: PoolUsage,
     *,
     is_sink: bool,
 ) -> Json:
-    """A vertex. `rates`: the newest figures of its history; None: the vertex has no history."""
+    """A vertex. Its rates and shares of time are of the last 5 s."""
     facts, alive = vertex.facts, list(live(vertex))
     ios = [io for _, io in alive]
     counts = Counter([one.state for one in vertex.attempts])
@@ -117,14 +105,15 @@ def node(
         "busiest-subtask": _subtask_with_most(alive, columns["busy"]),
         "queued-in": _queue(vertex, alive, pool_usage),
         "queued-out": sum(io.buffers_out for io in ios) if ios else None,
+        **_rates(ios),
     }
     why: dict[str, str] = {}
     silent = "" if alive else _silence(vertex)
     if silent:
-        why = dict.fromkeys((*_SHARES, "busiest-subtask", "queued-in", "queued-out"), silent)
+        unknown = (*_RATES, *_SHARES, "busiest-subtask", "queued-in", "queued-out")
+        why = dict.fromkeys(unknown, silent)
     if not facts.inputs:
         why["queued-in"] = _NO_INPUT
-    answer |= _rates(rates, silent, why)
     answer |= _watermark(job, vertex, silent, why)
     answer |= _state_bytes(job, vertex, why)
     return {**answer, "why": why}
@@ -167,14 +156,11 @@ def _queue(vertex: VertexSnapshot, alive: _Live, pool_usage: PoolUsage) -> Json 
     }
 
 
-def _rates(rates: Row | None, silent: str, why: dict[str, str]) -> Json:
-    answer: Json = {}
-    for name, place in RATES.items():
-        value = math.nan if rates is None else rates[place]
-        answer[name] = None if silent or math.isnan(value) else round(float(value), _DIGITS)
-        if answer[name] is None:
-            why[name] = silent or (_NO_HISTORY if rates is None else _NO_RATE)
-    return answer
+def _rates(ios: Sequence[TaskIo]) -> Json:
+    """Of all subtasks together; None: nobody has reported."""
+    if not ios:
+        return dict.fromkeys(_RATES)
+    return {name: round(one, _DIGITS) for name, one in zip(_RATES, rates_of(ios), strict=True)}
 
 
 def _watermark(job: JobSnapshot, vertex: VertexSnapshot, silent: str, why: dict[str, str]) -> Json:

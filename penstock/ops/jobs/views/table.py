@@ -14,16 +14,12 @@ from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.states import ExecutionState
 from penstock.ops.jobs.diagnosis.watermarks import lag_of
 from penstock.ops.jobs.snapshots import AttemptSnapshot, JobSnapshot, VertexSnapshot
-from penstock.ops.jobs.vertex_history import rates_between
 from penstock.ops.jobs.views.attempts import Json, attempts_of, endpoint_of, state_durations
 
 LIMIT: Final = 50
 MOST_ROWS: Final = 200
 _AT_A_TIME: Final = 200
 _DIGITS: Final = 3
-_NO_RATE: Final = "rates are of two reports, and there have not been two within the last seconds"
-
-
 NAMES: Final = (
     "records-in", "records-out", "bytes-in", "bytes-out", "busy", "back-pressured", "idle",
     "queued-in", "queued-out", "mails", "watermark-lag", "state-bytes", "records-in-total",
@@ -33,25 +29,22 @@ NAMES: Final = (
 SORTS: Final = ("subtask", "state", *NAMES)
 _Figures: TypeAlias = "Mapping[str, float | None]"
 """By NAMES; None: not known."""
-_NO_RATES: Final = (None, None, None, None)
 
 
 class Table:
     """`/jobs/:jobid/vertices/:vertexid/table`. Read `measure` to the end, then ask for a page.
 
-    `before`: the vertex some seconds ago, for rates; None: they are not known. `states`: only subtasks in these; empty: in any.
+    Rates and shares of time are of the last 5 s. `states`: only subtasks in these; empty: in any.
     """
 
     def __init__(
         self,
         job: JobSnapshot,
         vertex: VertexSnapshot,
-        before: VertexSnapshot | None,
         states: frozenset[ExecutionState] = frozenset(),
     ) -> None:
         self._job = job
         self._vertex = vertex
-        self._before = before
         self._states = states
         self._rows: list[tuple[int, _Figures]] = []
         last = job.checkpoints.latest_completed
@@ -70,7 +63,6 @@ class Table:
         """Return rows in the order of `sort`, one of SORTS. Those of which it is not known come last, whatever the order."""
         ordered = self._ordered(sort, is_descending=is_descending)
         chosen = ordered[offset : offset + min(limit, MOST_ROWS)]
-        has_rates = any(figures["records-in"] is not None for _, figures in self._rows)
         return {
             "now": self._job.now_ms,
             "id": self._vertex.facts.vertex_id,
@@ -83,7 +75,6 @@ class Table:
             "order": "desc" if is_descending else "asc",
             "quantiles": self._quantiles(),
             "subtasks": [self._row(*one) for one in chosen],
-            "why": {} if has_rates else dict.fromkeys(NAMES[:4], _NO_RATE),
         }
 
     def _ordered(self, sort: str, *, is_descending: bool) -> list[tuple[int, _Figures]]:
@@ -109,12 +100,11 @@ class Table:
     def _figures(self, attempt: AttemptSnapshot, io: TaskIo | None) -> _Figures:
         start, duration = self._span(attempt)
         live = None if io is None or attempt.state.is_terminal else io
-        rates = self._rates(attempt, live)
         return {
-            "records-in": rates[0],
-            "records-out": rates[1],
-            "bytes-in": rates[2],
-            "bytes-out": rates[3],
+            "records-in": None if live is None else live.records_in_per_s,
+            "records-out": None if live is None else live.records_out_per_s,
+            "bytes-in": None if live is None else live.bytes_in_per_s,
+            "bytes-out": None if live is None else live.bytes_out_per_s,
             "busy": None if live is None else live.busy_ms_per_s / 1000,
             "back-pressured": None if live is None else live.backpressured_ms_per_s / 1000,
             "idle": None if live is None else live.idle_ms_per_s / 1000,
@@ -138,17 +128,6 @@ class Table:
                 end_ms = attempt.since[-1][1] if attempt.state.is_terminal else self._job.now_ms
                 return start_ms, end_ms - start_ms
         return None, None
-
-    def _rates(self, attempt: AttemptSnapshot, io: TaskIo | None) -> Sequence[float | None]:
-        """Records and bytes, in and out, between two reports of the same attempt."""
-        subtask, before = attempt.subtask, self._before
-        if before is None or io is None or subtask >= len(before.attempts):
-            return _NO_RATES
-        former = before.ios[subtask]
-        span_s = (self._vertex.reported_ms[subtask] - before.reported_ms[subtask]) / 1000
-        if former is None or span_s <= 0 or before.attempts[subtask].attempt != attempt.attempt:
-            return _NO_RATES
-        return rates_between(io, former, span_s)
 
     def _row(self, subtask: int, figures: _Figures) -> Json:
         attempt = self._vertex.attempts[subtask]

@@ -12,7 +12,7 @@ from penstock.engine.hosting.os.clock import give_way
 from penstock.engine.model.options.rest import WebOptions
 from penstock.engine.model.states import ExecutionState
 from penstock.ops.jobs.diagnosis.watermarks import StoredFigures
-from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
+from penstock.ops.jobs.snapshots import VertexSnapshot
 from penstock.ops.jobs.views import (
     archive,
     checkpoints,
@@ -30,7 +30,6 @@ from penstock.ops.jobs.views.rows import answer_of
 from penstock.ops.jobs.views.slots import slot_map
 from penstock.ops.jobs.views.story import story
 from penstock.ops.metrics.entities import SubtaskScope, TaskManagerScope
-from penstock.ops.metrics.history_rings import Row
 from penstock.ops.rest.answers import Answer, Asked, RestError
 from penstock.ops.rest.pieces import pieces_of_archive
 from penstock.ops.rest.requests.handlers import Driver, chosen_subtask, chosen_vertex
@@ -60,8 +59,7 @@ def job_graph(driver: Driver, asked: Asked) -> Any:
     nodes = []
     for vertex in job.vertices:
         is_sink = vertex.facts.vertex_id not in read
-        rates = _latest(driver, job, vertex)
-        nodes.append(graph.node(job, vertex, rates, pool_usage, is_sink=is_sink))
+        nodes.append(graph.node(job, vertex, pool_usage, is_sink=is_sink))
         give_way()
     return graph.graph(job, nodes)
 
@@ -148,9 +146,7 @@ def vertex_table(driver: Driver, asked: Asked) -> Any:
     sort = asked.one_of("sort", table.SORTS, "subtask")
     order = asked.one_of("order", _ORDERS, "asc")
     offset, limit = asked.query_number("offset", 0), asked.query_number("limit", table.LIMIT)
-    with driver.job_registry.histories() as histories:
-        before = histories.lanes_of(job.job_id).before(vertex.facts.vertex_id)
-    found = table.Table(job, vertex, before, _states(asked))
+    found = table.Table(job, vertex, _states(asked))
     for _ in found.measure():
         give_way()
     return found.page(max(0, offset), max(1, limit), sort, is_descending=order == "desc")
@@ -163,15 +159,6 @@ def _states(asked: Asked) -> frozenset[ExecutionState]:
     except ValueError:
         text = f"state is {asked.query['state']!r}, expected some of {', '.join(ExecutionState)}."
         raise RestError(400, text) from None
-
-
-def _latest(driver: Driver, job: JobSnapshot, vertex: VertexSnapshot) -> Row | None:
-    """Return the newest figures of a vertex; None: it has no history."""
-    with driver.job_registry.histories() as histories:
-        kept = histories.of_vertex(job.job_id, vertex.facts.vertex_id)
-        if kept is None:
-            return None
-        return kept.fine.latest(job.now_ms, graph.RATES_WITHIN_MS, graph.RATES.values())
 
 
 def taskmanagers_health(driver: Driver, asked: Asked) -> Any:

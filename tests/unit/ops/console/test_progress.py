@@ -8,31 +8,10 @@ from rich.console import Console
 
 from penstock.engine.model.messages import CheckpointFailureReason
 from penstock.ops.console.live_view import JobTable
-from penstock.ops.console.progress import Rates, line_of, snapshot_of
+from penstock.ops.console.progress import line_of, snapshot_of
 from tests.tools.observation.job_records import BEGAN, SINK, SOURCE, ToldJob, attempt
 
 FIGURES = ["in/s", "out/s", "busy", "back-pressured", "watermark lag"]
-
-
-def test_a_rate_is_of_the_last_seconds():
-    rates = Rates(window_s=5.0)
-    assert rates.update(2.0, {SOURCE: (0, 200)}) == {SOURCE: (0, 100)}
-    for second in range(3, 30):
-        found = rates.update(float(second), {SOURCE: (0, 200 + (second - 2) * 10)})
-    assert found == {SOURCE: (0, 10)}
-
-
-def test_rates_begin_again_with_the_attempts_of_a_restart():
-    rates = Rates(window_s=5.0)
-    rates.update(10.0, {SOURCE: (0, 1000), SINK: (900, 0)})
-    assert rates.update(12.0, {SOURCE: (0, 20), SINK: (10, 0)}) == {SOURCE: (0, 10), SINK: (5, 0)}
-
-
-def test_a_vertex_may_come_later():
-    """Its parallelism was open, in a BATCH job."""
-    rates = Rates(window_s=5.0)
-    rates.update(1.0, {SOURCE: (0, 5)})
-    assert rates.update(2.0, {SOURCE: (0, 10), SINK: (8, 0)}) == {SOURCE: (0, 5), SINK: (4, 0)}
 
 
 def test_the_newest_completed_checkpoint_is_told_with_its_age():
@@ -52,21 +31,21 @@ def test_the_newest_completed_checkpoint_is_told_with_its_age():
 
 
 def job_snapshot(told):
-    return snapshot_of(told.now_it_is(), Rates(5.0))
+    return snapshot_of(told.now_it_is())
 
 
 def snapshot():
     told = ToldJob().status("RUNNING").runs()
     lag_ms = 12_000
-    told.has(attempt(SOURCE, 0), records_out=2_000, busy_ms_per_s=950.0)
-    told.has(attempt(SOURCE, 1), records_out=1_000)
+    told.has(attempt(SOURCE, 0), records_out=2_000, records_out_per_s=900.0, busy_ms_per_s=950.0)
+    told.has(attempt(SOURCE, 1), records_out=1_000, records_out_per_s=600.0)
     for subtask in (0, 1):
         told.has(
-            attempt(SINK, subtask), records_in=1_000,
+            attempt(SINK, subtask), records_in=1_000, records_in_per_s=500.0,
             backpressured_ms_per_s=250.0 * subtask, watermark_ms=BEGAN + 2_000 - lag_ms,
         )  # fmt: skip
     told.triggers(1)
-    return snapshot_of(told.now_it_is(2_000 - (told.now - BEGAN)), Rates(5.0))
+    return snapshot_of(told.now_it_is(2_000 - (told.now - BEGAN)))
 
 
 def test_a_line_tells_all_that_is_known():
@@ -77,6 +56,16 @@ def test_a_line_tells_all_that_is_known():
         "Reduce -> Sink: <out>: 2 RUNNING, in 2,000 (1,000/s), out 0 (0/s), "
         "busy 0%, back-pressured 25%, watermark lag 12.0 s"
     )
+
+
+def test_a_subtask_that_has_ended_has_no_rate_and_no_share():
+    told = ToldJob().status("RUNNING").runs()
+    for subtask in (0, 1):
+        figures = {"records_in_per_s": 10.0 + subtask, "busy_ms_per_s": 900.0 * subtask}
+        told.has(attempt(SINK, subtask), records_in=70, **figures)
+    told.moves(attempt(SINK, 1), "CANCELED")
+    row = job_snapshot(told).rows[1]
+    assert (row.records_in, row.in_per_s, row.busy) == (140, 10.0, 0.0)
 
 
 def lines_of(columns, **options):

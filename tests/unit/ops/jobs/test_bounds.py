@@ -15,7 +15,7 @@ from penstock.ops.jobs.views import bottleneck, checkpoints, graph, lanes, timel
 from penstock.ops.jobs.views.rows import answer_of
 from penstock.ops.jobs.views.slots import slot_map
 from penstock.ops.jobs.views.table import Table
-from penstock.ops.metrics.history_rings import FIGURES, STEPS
+from penstock.ops.metrics.history_rings import STEPS
 from tests.tools.observation.job_records import ToldJob, attempt, facts
 
 VERTICES, PARALLELISM, SLOTS = 300, 33, 4
@@ -66,8 +66,7 @@ def size(answer):
 
 
 def test_the_graph(job):
-    row = [123_456.789] * len(FIGURES)
-    nodes = [graph.node(job, one, row, lambda *_: 0.123, is_sink=False) for one in job.vertices]
+    nodes = [graph.node(job, one, lambda *_: 0.123, is_sink=False) for one in job.vertices]
     assert size(graph.graph(job, nodes)) < MOST_BYTES
 
 
@@ -94,7 +93,7 @@ def test_a_checkpoint(job):
 
 def test_a_vertex(job):
     vertex = job.vertices[1]
-    table = Table(job, vertex, vertex)
+    table = Table(job, vertex)
     assert list(table.measure()) == []
     assert size(table.page(0, 200, "busy", is_descending=True)) < MOST_BYTES
     assert size(bottleneck.skew(job, vertex)) < MOST_BYTES

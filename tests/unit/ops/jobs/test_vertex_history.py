@@ -25,13 +25,12 @@ def everything():
     return JobLanes(lambda _subtasks: True)
 
 
-def test_shares_are_of_the_time_between_two_reports():
+def test_shares_are_those_that_subtasks_report():
     told, lanes = ToldJob().status("RUNNING").runs(), everything()
-    one = attempt()
-    told.has(one, busy_ms=100, idle_ms=100, busy_ms_per_s=500.0, backpressured_ms_per_s=10.0)
+    told.has(attempt(), busy_ms_per_s=500.0, backpressured_ms_per_s=10.0)
     look(lanes, told)
     assert newest(lanes, told) == ([50, UNKNOWN], [1, UNKNOWN])
-    told.has(one, busy_ms=100 + 600, idle_ms=100 + 100, backpressured_ms=300, busy_ms_per_s=5.0)
+    told.has(attempt(), busy_ms_per_s=600.0, backpressured_ms_per_s=300.0)
     look(lanes, told)
     assert newest(lanes, told) == ([60, UNKNOWN], [30, UNKNOWN])
 
@@ -44,15 +43,15 @@ def test_without_a_new_report_the_last_one_counts():
         assert newest(lanes, told)[0][0] == 70
 
 
-def test_another_attempt_is_not_compared_and_one_that_ended_is_not_known():
+def test_a_subtask_that_ended_is_not_known_until_its_next_attempt_reports():
     told, lanes = ToldJob().status("RUNNING").runs(), everything()
-    told.has(attempt(), busy_ms=5_000)
+    told.has(attempt(), busy_ms_per_s=900.0)
     look(lanes, told)
     told.moves(attempt(), "FAILED")
     look(lanes, told)
     assert newest(lanes, told)[0][0] == UNKNOWN
     told.tell(ResetSubtasks((ExecutionVertexId(SOURCE, 0),), is_global=False, checkpoint_id=None))
-    told.moves(attempt(number=1), "RUNNING").has(attempt(number=1), busy_ms=1, busy_ms_per_s=200.0)
+    told.moves(attempt(number=1), "RUNNING").has(attempt(number=1), busy_ms_per_s=200.0)
     look(lanes, told)
     assert newest(lanes, told)[0][0] == 20
 
@@ -72,28 +71,22 @@ def test_vertices_without_room_have_no_lanes():
     assert (list(lanes.vertices), asked, lanes.subtasks) == ([SOURCE], [3, 3], 3)
 
 
+def everybody_reports(parallelism):
+    told = Looked(parallelism=parallelism).status("RUNNING").runs(parallelism=parallelism)
+    for vertex_id in (SOURCE, SINK):
+        for subtask in range(parallelism):
+            told.has(attempt(vertex_id, subtask))
+    return told
+
+
 def test_a_caller_can_do_something_else_between_subtasks():
-    told = ToldJob(parallelism=1_250)
-    assert look(everything(), told) == 4
+    assert look(everything(), everybody_reports(1_250)) == 2 * 1_250 // 500
 
 
 def test_a_job_that_has_ended_is_not_looked_at():
     lanes = everything()
     look(lanes, ToldJob().status("FINISHED"))
     assert lanes.vertices == {}
-
-
-def test_a_vertex_is_compared_with_what_it_was_some_seconds_ago():
-    told, lanes = ToldJob().status("RUNNING").runs(), everything()
-    look(lanes, told)
-    first = told.now_it_is().vertex(SOURCE)
-    assert lanes.before(SOURCE) is first  # There is no earlier one yet.
-    told.has(attempt(), records_in=1)
-    look(lanes, told)
-    second = told.now_it_is().vertex(SOURCE)
-    assert lanes.before(SOURCE) is first
-    look(lanes, told)
-    assert lanes.before(SOURCE) is second
 
 
 class Looked(ToldJob):
@@ -114,40 +107,15 @@ class Looked(ToldJob):
         return len(list(self.history.vertices[vertex_id].of(FINE).rows(self.now)))
 
 
-def test_rates_are_of_the_time_between_two_reports():
-    """Reports come each 500 ms, and not when somebody looks."""
+def test_rates_are_the_sums_of_what_running_subtasks_report():
     job = Looked().runs()
-    for subtask, records in ((0, 100), (1, 50)):
-        job.has(attempt(SINK, subtask), records_in=records, bytes_out=records * 10)
-    job.look()
-    assert math.isnan(job.newest()["numRecordsInPerSecond"])
-    job.now += 500
-    job.has(attempt(SINK, 0), records_in=200, bytes_out=2_000)
-    job.has(attempt(SINK, 1), records_in=60, bytes_out=600)
-    job.look(after_ms=600)
-    assert job.newest()["numRecordsInPerSecond"] == pytest.approx(200 + 20)
-    assert job.newest()["numBytesOutPerSecond"] == pytest.approx(2_000 + 200)
+    job.has(attempt(SINK, 0), records_in_per_s=200.0, bytes_out_per_s=2_000.0)
+    job.has(attempt(SINK, 1), records_in_per_s=20.0, bytes_out_per_s=200.0)
+    assert job.look().newest()["numRecordsInPerSecond"] == 220
+    assert job.newest()["numBytesOutPerSecond"] == 2_200
     assert job.newest()["numRecordsOutPerSecond"] == 0
-
-
-def test_a_subtask_that_has_not_reported_again_counts_as_the_others():
-    job = Looked().runs()
-    job.has(attempt(SINK, 0), records_in=0).has(attempt(SINK, 1), records_in=0).look()
-    job.now += 1_000
-    job.has(attempt(SINK, 0), records_in=30).look()
-    assert job.newest()["numRecordsInPerSecond"] == pytest.approx(60)
-
-
-def test_the_next_attempt_of_a_subtask_has_no_rate_of_its_first_report():
-    job = Looked(parallelism=1).runs(parallelism=1)
-    job.has(attempt(SINK), records_in=1_000_000).look()
-    job.moves(attempt(SINK), "FAILED").runs(vertices=(SINK,), number=1, parallelism=1)
-    job.now += 1_000
-    job.has(attempt(SINK, 0, 1), records_in=10).look()
-    assert math.isnan(job.newest()["numRecordsInPerSecond"])
-    job.now += 1_000
-    job.has(attempt(SINK, 0, 1), records_in=30).look()
-    assert job.newest()["numRecordsInPerSecond"] == pytest.approx(20)
+    job.moves(attempt(SINK, 1), "FINISHED").look(after_ms=1_000)
+    assert job.newest()["numRecordsInPerSecond"] == 200
 
 
 def test_shares_of_time_are_told_as_mean_and_maximum_over_those_that_run():
@@ -206,5 +174,5 @@ def test_vertices_without_room_have_no_history():
 
 
 def test_it_stops_after_each_500_subtasks_for_others_to_run():
-    assert Looked(parallelism=10).look().steps == 0
-    assert Looked(parallelism=1_200).look().steps == 2 * 2
+    assert everybody_reports(10).look().steps == 0
+    assert everybody_reports(1_200).look().steps == 2 * 2

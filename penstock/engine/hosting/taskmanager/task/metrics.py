@@ -40,7 +40,13 @@ from penstock.engine.runtime.network.gate.single import SingleInputGate
 from penstock.engine.runtime.network.partition.pipelined import PipelinedSubpartition
 from penstock.engine.runtime.network.partition.result_partition import ResultPartition
 from penstock.engine.runtime.task.mailbox import MIN_PRIORITY, MailboxClosed, MailboxProcessor
-from penstock.engine.runtime.task.time_gauge import TimeGauge, TimeShares
+from penstock.engine.runtime.task.time_gauge import (
+    RECENT_NS,
+    RECENT_UPDATE_NS,
+    SlidingWindow,
+    TimeGauge,
+    TimeShares,
+)
 
 NETTY: Final[Groups] = (("Shuffle", None), ("Netty", None))
 INPUT: Final[Groups] = (*NETTY, ("Input", None))
@@ -279,10 +285,13 @@ class TaskTimes:
 class TimeFigures:
     """How the task has spent its time, as of the last `measure`."""
 
-    def __init__(self, processor: MailboxProcessor, times: TaskTimes) -> None:
+    def __init__(
+        self, processor: MailboxProcessor, times: TaskTimes, gauge: TimeGauge | None = None
+    ) -> None:
+        """`gauge`: of shares; None: over a minute, as Flink's metrics."""
         self._processor = processor
         self._times = times
-        self._gauge = TimeGauge(times.began_ns)
+        self._gauge = gauge or TimeGauge(times.began_ns)
         self._longest = LongestTime()
         self._blocked_before_ns = 0
         self.shares = TimeShares()
@@ -426,7 +435,10 @@ class TaskMetrics:
         }
         self._network = NetworkFigures(built.gates, built.partitions)
         self._spent = TimeFigures(attempt.processor, self._times)
-        self._spent_until_beat = TimeFigures(attempt.processor, self._times)
+        began_ns = self._times.began_ns
+        recent = TimeGauge(began_ns, RECENT_NS, RECENT_UPDATE_NS)
+        self._spent_until_beat = TimeFigures(attempt.processor, self._times, recent)
+        self._flows = SlidingWindow(began_ns, RECENT_NS, RECENT_UPDATE_NS)
         self._probe = MailboxProbe(self._put)
         self._chain = ChainMetrics(built.chain, self._variables)
         self._registry = self._registered()
@@ -509,11 +521,15 @@ class TaskMetrics:
         spent = self._spent_until_beat
         spent.measure()
         remote_in, remote_out = built.remote_bytes()
+        records_in = task.input.records_in
+        records_out = sum(output.records_out for output in task.outputs)
+        bytes_in, bytes_out = built.bytes_in, self._network.bytes_out()
+        rates = self._flows.update(self._times.now_ns, records_in, records_out, bytes_in, bytes_out)
         return TaskIo(
-            records_in=task.input.records_in,
-            records_out=sum(output.records_out for output in task.outputs),
-            bytes_in=built.bytes_in,
-            bytes_out=self._network.bytes_out(),
+            records_in=records_in,
+            records_out=records_out,
+            bytes_in=bytes_in,
+            bytes_out=bytes_out,
             remote_bytes_in=remote_in,
             remote_bytes_out=remote_out,
             busy_ms=spent.busy_ms,
@@ -522,6 +538,10 @@ class TaskMetrics:
             busy_ms_per_s=spent.shares.busy,
             idle_ms_per_s=spent.shares.idle,
             backpressured_ms_per_s=spent.shares.backpressured,
+            records_in_per_s=rates[0],
+            records_out_per_s=rates[1],
+            bytes_in_per_s=rates[2],
+            bytes_out_per_s=rates[3],
             watermark_ms=task.told_watermark_ms,
             late_records_dropped=task.chain.late_records_dropped,
             buffers_in=built.buffers_in,

@@ -1,7 +1,6 @@
 """The first screen of a job: what is known is told, and what is not has a reason."""
 
 import json
-import math
 from dataclasses import replace
 
 import pytest
@@ -12,29 +11,22 @@ from penstock.engine.model.ids import VertexId
 from penstock.ops.jobs.record import JobRecord
 from penstock.ops.jobs.snapshots import ElasticFacts, InputFacts
 from penstock.ops.jobs.views import graph
-from penstock.ops.metrics.history_rings import FIGURES
 from tests.tools.observation.job_records import BEGAN, SINK, SOURCE, ToldJob, attempt, facts
 
 RATES = {
-    "numRecordsInPerSecond": 5.0,
-    "numRecordsOutPerSecond": 7.25,
-    "numBytesInPerSecond": 50.0,
-    "numBytesOutPerSecond": 0.12345,
+    "records_in_per_s": 5.0,
+    "records_out_per_s": 7.25,
+    "bytes_in_per_s": 50.0,
+    "bytes_out_per_s": 0.12345,
 }
 
 
-def row(**more):
-    return [(RATES | more).get(name, math.nan) for name in FIGURES]
-
-
-def told_of(job, rates=None, usage=None):
-    """With the same rates for all vertices."""
+def told_of(job, usage=None):
     read = graph.consumed(job)
     nodes = [
         graph.node(
             job,
             vertex,
-            rates,
             lambda _vertex, subtask: None if usage is None else usage + subtask,
             is_sink=vertex.facts.vertex_id not in read,
         )
@@ -48,7 +40,13 @@ def told_of(job, rates=None, usage=None):
 def running():
     told = ToldJob().status("RUNNING", after_ms=5).runs()
     told.has(attempt(), busy_ms_per_s=200.0, backpressured_ms_per_s=700.0, idle_ms_per_s=100.0)
-    told.has(attempt(SINK, 0), busy_ms_per_s=10.0, idle_ms_per_s=990.0, watermark_ms=BEGAN - 40)
+    told.has(
+        attempt(SINK, 0),
+        busy_ms_per_s=10.0,
+        idle_ms_per_s=990.0,
+        records_in_per_s=3.0,
+        watermark_ms=BEGAN - 40,
+    )
     return told.has(
         attempt(SINK, 1),
         busy_ms_per_s=990.0,
@@ -57,11 +55,12 @@ def running():
         buffers_in=3,
         buffers_out=2,
         late_records_dropped=4,
+        **RATES | {"records_in_per_s": 2.0},
     )
 
 
 def test_a_vertex_that_has_reported():
-    (_, sink) = told_of(running().now_it_is(100), row(), 0.25)["nodes"]
+    (_, sink) = told_of(running().now_it_is(100), 0.25)["nodes"]
     assert sink == {
         "id": SINK,
         "name": "Reduce -> Sink: <out>",
@@ -134,24 +133,9 @@ def test_a_vertex_that_has_ended_says_so():
     told = running()
     for subtask in range(2):
         told.moves(attempt(SINK, subtask), "FINISHED")
-    (_, sink) = told_of(told.now_it_is(), row())["nodes"]
+    (_, sink) = told_of(told.now_it_is())["nodes"]
     assert (sink["busy"], sink["records-in"], sink["states"]) == (None, None, {"FINISHED": 2})
     assert sink["why"]["records-in"] == sink["why"]["busy"] == "all its subtasks have ended"
-
-
-@pytest.mark.parametrize(
-    ("rates", "reason"),
-    [
-        (None, "the driver keeps no history of this vertex"),
-        ([math.nan] * len(FIGURES), "no subtask has reported twice within the last 30 s"),
-    ],
-)
-def test_a_rate_that_is_not_known_has_a_reason(rates, reason):
-    told = told_of(running().now_it_is(), rates)
-    assert told["nodes"][1]["records-in"] is None
-    assert told["nodes"][1]["why"]["records-in"] == reason
-    assert told["edges"][0]["records"] is None
-    assert told["edges"][0]["why"]["records"] == reason
 
 
 def test_a_source_without_a_watermark():
@@ -170,7 +154,7 @@ def test_the_state_of_the_last_complete_checkpoint():
 
 
 def test_what_comes_by_the_only_input_is_what_flows():
-    (edge,) = told_of(running().now_it_is(), row(), 0.25)["edges"]
+    (edge,) = told_of(running().now_it_is(), 0.25)["edges"]
     assert edge == {
         "source": SOURCE,
         "target": SINK,
@@ -207,10 +191,9 @@ def with_inputs(*vertices):
 def edges_of(*vertices):
     told, ids = with_inputs(*vertices)
     for vertex_id in ids.values():
-        told.has(attempt(vertex_id), buffers_in=1)
+        told.has(attempt(vertex_id), buffers_in=1, **RATES)
     return {
-        (edge["source"][0], edge["target"][0]): edge
-        for edge in told_of(told.now_it_is(), row())["edges"]
+        (edge["source"][0], edge["target"][0]): edge for edge in told_of(told.now_it_is())["edges"]
     }
 
 
@@ -247,7 +230,7 @@ def test_an_answer_about_many_vertices_stays_small():
     )
     told = ToldJob()
     told.record = JobRecord(replace(facts(), vertices=of))
-    assert len(json.dumps(told_of(told.now_it_is(), row()))) < 500_000
+    assert len(json.dumps(told_of(told.now_it_is()))) < 500_000
 
 
 def test_the_head_alone_is_that_of_the_graph():

@@ -143,7 +143,7 @@ function columnsOf(/** @type {string} */ job, /** @type {string} */ vertex, /** 
     { title: "Place", cell: (one) => html`<${Place} one=${one} />` },
     ...figures.map((one) => ({
       title: one.title, isNumber: one.isNumber, hint: one.hint, value: isSorted,
-      cell: (/** @type {any} */ row) => (row[one.name] === null ? html`<span class="quiet" title=${body.why[one.name] ?? "It is not known of this subtask."}>n/a</span>` : one.cell(row, body)),
+      cell: (/** @type {any} */ row) => (row[one.name] === null ? html`<span class="quiet" title="It is not known of this subtask.">n/a</span>` : one.cell(row, body)),
     })),
   ];
 }
