@@ -25,12 +25,13 @@ def in_session(options: argparse.Namespace, settings: Mapping[str, str]) -> dict
                 f"{flag} is about the Spark of a program's own driver, but -m names a session, "
                 "which has its own. Leave one of them out."
             )
-    for flag, value in (("--log-file", options.log_file), ("--json", options.json)):
-        if value:
-            raise ConfigurationError(
-                f"{flag} is for a driver in the background. With -m the job runs in the session; "
-                "leave it out."
-            )
+    if options.log_file is not None:
+        raise ConfigurationError(
+            "--log-file is for a driver in the background. With -m the job runs in the session; "
+            "leave it out."
+        )
+    if options.json and not options.detached:
+        raise ConfigurationError("--json needs -d")
     if options.detached and options.ends_with_client:
         raise ConfigurationError(
             "-sae has Ctrl-C cancel a job whose client waits for it, but with -d no client waits. "

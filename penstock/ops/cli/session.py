@@ -17,7 +17,7 @@ from penstock.engine.hosting.program.settings import HOST_DEFAULTS
 from penstock.engine.hosting.reporting.say import say
 from penstock.engine.model.errors import ConfigurationError
 from penstock.ops.cli.detached import in_background, new_log, say_end
-from penstock.ops.cli.remote.targets import answers, clients, is_session
+from penstock.ops.cli.remote.targets import ENDED, answers, clients, is_session, overviews
 from penstock.ops.cli.remote.texts import complain, shown
 from penstock.ops.remote.client import RemoteError, RestClient
 from penstock.ops.rest.address_book import drivers
@@ -78,13 +78,23 @@ def stop_session(options: argparse.Namespace) -> int:
         sentence = f"sessions of this user: {places}. Name one with -m HOST:PORT."
         raise RemoteError("\n".join([sentence, *silent]))
     (client,) = found
+    about: dict[str, Any] = {}
+    running: list[dict[str, Any]] = []
+    with contextlib.suppress(RemoteError):  # One that stands by has no jobs.
+        about = client.get("/session")
+        running = [one for one in overviews(client) if one["state"] not in ENDED]
     client.change("DELETE", "/cluster")
     deadline = time.monotonic() + _END_WAIT_S
     while is_session(client):
         if time.monotonic() > deadline:
             raise RemoteError(f"the session at {client.address} is still ending")
         time.sleep(_POLL_S)
-    return shown({"address": client.address}, options, f"session at {client.address}: stopped")
+    names = [f"{one['jid']} '{one['name']}'" for one in running]
+    what = "stopped" + (f"; it has ended {', '.join(names)}" if names else "")
+    if names and about.get("cluster-id") is not None:
+        what += f". The next session of '{about['cluster-id']}' continues those of type STREAMING"
+    value = {"address": client.address, "jobs": [one["jid"] for one in running]}
+    return shown(value, options, f"session at {client.address}: {what}")
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ def test_what_is_given_becomes_settings(arguments, expected):
         (["--master", "local[2]"], "--master is about the Spark of a program's own driver"),
         (["--conf", "spark.a=b"], "--conf is about the Spark of a program's own driver"),
         (["-d", "--log-file", "x.log"], "--log-file is for a driver in the background"),
-        (["-d", "--json"], "--json is for a driver in the background"),
+        (["--json"], "--json needs -d"),
         (["-d", "-sae"], "with -d no client waits"),
     ],
 )
