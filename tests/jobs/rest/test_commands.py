@@ -36,6 +36,44 @@ def test_the_verdict_is_told_in_sentences(capsys, job):
     assert known["sentence"] == known["sentences"][0]
 
 
+def endless(name):
+    env = minicluster_environment(MiniCluster(4), SETTINGS)
+    source = NumberSequenceSource(0, 10**9)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "Numbers")
+    numbers.filter(lambda n: False).print()
+    return env.execute_async(name)
+
+
+def test_a_name_means_the_job_that_runs(capsys, job):
+    ended = endless("endless")
+    ended.cancel().result()
+    assert as_json(capsys, "info", "endless")["jid"] == job
+    assert as_json(capsys, "info", str(ended.get_job_id()))["state"] == "CANCELED"
+
+
+def test_a_name_of_several_running_jobs_is_refused_with_their_ids(capsys, job):
+    other = endless("endless")
+    code, told = run(capsys, "cancel", "endless")
+    running = {one["jid"] for one in as_json(capsys, "list")}
+    other.cancel().result()
+    assert code == 1
+    assert all(f"{one} 'endless'" in told for one in (job, other.get_job_id()))
+    assert running == {job, str(other.get_job_id())}
+
+
+def test_a_name_that_begins_the_id_of_another_job_is_refused(capsys, job):
+    other = endless(job[:2])
+    code, told = run(capsys, "cancel", job[:2])
+    other.cancel().result()
+    assert (code, f"{job} 'endless'" in told, f"'{job[:2]}'" in told) == (1, True, True)
+
+
+def test_operators_that_run_without_state_are_not_said_to_have_finished(capsys, job, tmp_path):
+    place = as_json(capsys, "savepoint", job, str(tmp_path / "mine"))["location"]
+    code, told = run(capsys, "savepoint", "inspect", place)
+    assert (code, "Filter" in told, "finished" in told) == (0, True, False)
+
+
 def test_a_savepoint_and_a_checkpoint_are_taken(capsys, job, tmp_path):
     taken = as_json(capsys, "savepoint", job[:8], str(tmp_path / "mine"))
     assert taken["location"].startswith(str(tmp_path / "mine"))
@@ -83,12 +121,7 @@ def test_what_was_not_taken_is_named_without_a_module_of_the_engine(capsys, job,
 
 
 def test_a_savepoint_without_a_place_says_what_is_missing(capsys, client):
-    env = minicluster_environment(MiniCluster(4), SETTINGS)
-    numbers = env.from_source(
-        NumberSequenceSource(0, 10**9), WatermarkStrategy.no_watermarks(), "Numbers"
-    )
-    numbers.filter(lambda n: False).print()
-    running = env.execute_async("nowhere")
+    running = endless("nowhere")
     code, told = run(capsys, "savepoint", "nowhere")
     running.cancel().result()
     assert code == 1
