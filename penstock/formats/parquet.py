@@ -161,7 +161,8 @@ class ParquetWriterFactory(BulkWriterFactory):
         )
 
     def check_input(self, value_type: Any) -> None:
-        if self._schema is not None:
+        # What has no columns is refused with its own words.
+        if self._schema is not None and is_columnar(value_type):
             check_row_type(value_type, self._schema.names)
 
     def converted(self, batch: Batch, value_type: Any) -> ColumnBatch:
