@@ -209,6 +209,9 @@ class BulkWriterFactory(ABC):
             value_type: the declared TypeInformation of the values; None: pickled.
         """
 
+    def check_input(self, value_type: Any) -> None:
+        """Check at submission whether values of this type can be written. Raises: ConfigurationError."""
+
     def converted(self, batch: Batch, value_type: Any) -> Any:
         """Return what the writers write of a batch, and change nothing; by default the batch. Arguments as in `create`.
 

@@ -44,7 +44,13 @@ from penstock.formats.avro_values import (
     type_info_of,
 )
 from penstock.formats.file_access import open_input, shown, size_of
-from penstock.formats.file_format import FileFormat, FileInputFormat, FilePiece, RowsFileWriter
+from penstock.formats.file_format import (
+    FileFormat,
+    FileInputFormat,
+    FilePiece,
+    RowsFileWriter,
+    check_row_type,
+)
 from penstock.formats.text_lines import ROWS_PER_BATCH
 
 MAGIC: Final = b"Obj\x01"
@@ -555,6 +561,11 @@ class _AvroWriterFactory(BulkWriterFactory):
         writer(file, self._schema.parsed(), sync_marker=mark)
         blocks = BlockWriter(file, mark)
         return RowsFileWriter(self.converted, lambda encoded: blocks.add(*encoded), blocks.flush)
+
+    def check_input(self, value_type: Any) -> None:
+        schema = self._schema.parsed()
+        if isinstance(schema, dict) and "fields" in schema:
+            check_row_type(value_type, [one["name"] for one in schema["fields"]], by_place=True)
 
     def converted(self, batch: Batch, value_type: Any = None) -> Encoded:
         assert isinstance(batch, RowBatch), "Avro files are written from rows"

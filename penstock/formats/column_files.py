@@ -12,6 +12,7 @@ from penstock.common.typeinfo import RowTypeInfo, Types
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.runtime.codecs.convert import arrow_schema, is_columnar, to_columns
 from penstock.engine.runtime.elements import Batch, ColumnBatch, RowBatch
+from penstock.formats.file_format import check_fields
 from penstock.formats.text_values import checked_row_type
 
 
@@ -38,14 +39,14 @@ def schema_of(row_type: RowTypeInfo | pa.Schema, where: str) -> pa.Schema:
 def columns_of_file(batch: Batch, value_type: Any, schema: pa.Schema | None) -> ColumnBatch:
     """The batch as columns of the file; without a schema as they come.
 
-    Raises: ValueError, naming the column: one of its values does not fit. What `to_columns` raises.
+    Raises: ValueError, naming the column: one of its values does not fit. ConfigurationError: the file has other fields. What
+    `to_columns` raises.
     """
     columns = to_columns(batch, value_type) if isinstance(batch, RowBatch) else batch
     data = columns.data
     if schema is None or data.schema == schema:
         return columns
-    if data.schema.names != schema.names:
-        return ColumnBatch(data.cast(schema), columns.timestamps)  # Raises, with both lists.
+    check_fields(data.schema.names, schema.names)
     arrays = [column_of_file(data.column(one.name), one) for one in schema]
     return ColumnBatch(pa.RecordBatch.from_arrays(arrays, schema=schema), columns.timestamps)
 

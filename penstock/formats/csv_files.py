@@ -39,7 +39,13 @@ from penstock.formats.csv_values import (
     text_of,
 )
 from penstock.formats.file_access import open_unpacked, shown, size_of
-from penstock.formats.file_format import FileFormat, FilePiece, FoundFile, RowsFileWriter
+from penstock.formats.file_format import (
+    FileFormat,
+    FilePiece,
+    FoundFile,
+    RowsFileWriter,
+    check_row_type,
+)
 from penstock.formats.text_lines import ROWS_PER_BATCH
 from penstock.formats.text_values import for_fields
 
@@ -447,6 +453,9 @@ class _CsvWriterFactory(BulkWriterFactory):
             names = map(quoting(form), [column.name for column in self._schema.columns])
             file.write((joined([*names], form) + form.line_delimiter).encode())
         return RowsFileWriter(self.converted, file.write)
+
+    def check_input(self, value_type: Any) -> None:
+        check_row_type(value_type, [one.name for one in self._schema.columns], by_place=True)
 
     def converted(self, batch: Batch, value_type: Any = None) -> bytes:
         assert isinstance(batch, RowBatch), "CSV files are written from rows"

@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from penstock.common.io import InputFormat
-from penstock.common.typeinfo import TypeInformation
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.engine.hosting.os.file_systems import check_answers
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood
 from penstock.engine.runtime.elements import Batch, RowBatch
@@ -232,6 +232,27 @@ def _files_under(root: Path) -> Iterator[str]:
 
 
 # ---------------------------------------------------------------------- file format
+
+
+def check_fields(names: Sequence[str], wanted: Sequence[str], *, by_place: bool = False) -> None:
+    """Check that records with fields of these names fill a file with the wanted ones. `by_place`: whatever their names are.
+
+    Raises: ConfigurationError: they do not.
+    """
+    if len(names) == len(wanted) if by_place else list(names) == list(wanted):
+        return
+    raise ConfigurationError(
+        f"FileSink: the type of the files has the fields {list(wanted)}, but the records that are "
+        f"written to them have {list(names)}. Give the files the fields of the records, in the "
+        "same order. BucketAssigner.field_bucket_assigner takes its fields out of the records: "
+        "leave them out of the files' type, too, or give keeps_fields=True."
+    )
+
+
+def check_row_type(value_type: Any, wanted: Sequence[str], *, by_place: bool = False) -> None:
+    """As `check_fields`, of records of a declared type. Of others nothing is known before they come."""
+    if isinstance(value_type, RowTypeInfo):
+        check_fields(value_type.get_field_names(), wanted, by_place=by_place)
 
 
 class FileFormat(ABC):

@@ -9,8 +9,10 @@ import pyarrow as pa
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import RowTypeInfo
 from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.runtime.codecs.convert import is_columnar
 from penstock.engine.runtime.elements import Batch, ColumnBatch
 from penstock.formats.column_files import columns_of_file, schema_of
+from penstock.formats.file_format import check_row_type
 
 
 class OrcBulkWriters:
@@ -47,6 +49,10 @@ class _OrcWriterFactory(BulkWriterFactory):
 
     def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
         return _OrcWriter(file, self._schema, value_type)
+
+    def check_input(self, value_type: Any) -> None:
+        if is_columnar(value_type):  # What has no columns is refused with its own words.
+            check_row_type(value_type, self._schema.names)
 
     def converted(self, batch: Batch, value_type: Any) -> ColumnBatch:
         return columns_of_file(batch, value_type, self._schema)

@@ -26,7 +26,13 @@ from penstock.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
 from penstock.formats.avro_values import Convert, arrow_type_of, from_arrow, to_avro
 from penstock.formats.column_files import column_of_file, columns_of_file, schema_of
 from penstock.formats.file_access import arrow_input, shown
-from penstock.formats.file_format import BulkFormat, FileFormat, FilePiece, RowsFileWriter
+from penstock.formats.file_format import (
+    BulkFormat,
+    FileFormat,
+    FilePiece,
+    RowsFileWriter,
+    check_row_type,
+)
 from penstock.formats.text_lines import ROWS_PER_BATCH
 
 DEFAULT_BATCH_ROWS: Final = 65_536
@@ -153,6 +159,11 @@ class ParquetWriterFactory(BulkWriterFactory):
         return _ParquetWriter(
             file, self._schema, value_type, self._compression, self._row_group_rows
         )
+
+    def check_input(self, value_type: Any) -> None:
+        # What has no columns is refused with its own words.
+        if self._schema is not None and is_columnar(value_type):
+            check_row_type(value_type, self._schema.names)
 
     def converted(self, batch: Batch, value_type: Any) -> ColumnBatch:
         return columns_of_file(batch, value_type, self._schema)
@@ -294,6 +305,9 @@ class _AvroParquetFactory(BulkWriterFactory):
     def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
         writer = _ParquetWriter(file, self._columns, None, "snappy", DEFAULT_ROW_GROUP_ROWS)
         return RowsFileWriter(self.converted, writer.write, writer.finish)
+
+    def check_input(self, value_type: Any) -> None:
+        check_row_type(value_type, self._columns.names, by_place=True)
 
     def converted(self, batch: Batch, value_type: Any = None) -> ColumnBatch:
         assert isinstance(batch, RowBatch), "generic records are rows"

@@ -511,7 +511,10 @@ class FileSink(Sink, SupportsPreprocessing):
         store_of(self.settings).check()
 
     def validate_input(self, input_type: Any) -> None:
-        self.settings.buckets.check_input(input_type)
+        buckets, bulk = self.settings.buckets, self.settings.bulk
+        buckets.check_input(input_type)
+        if bulk is not None:
+            bulk.check_input(buckets.written_type(input_type))
 
     def get_transformer(self) -> StreamTransformer | None:
         """Return None: the writers compact their files themselves."""

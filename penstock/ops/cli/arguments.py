@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final
 
+from penstock import __version__
 from penstock.engine.model.options.cluster import HighAvailabilityOptions
 from penstock.engine.model.options.rest import HistoryServerOptions
 from penstock.ops.cli.detached import add_detached
@@ -119,6 +120,7 @@ def _with_action(arguments: Sequence[str]) -> Sequence[str]:
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="penstock", description=f"`penstock`: {_TITLE}")
+    parser.add_argument("--version", action="version", version=f"penstock {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     shows = commands.add_parser(
         "plan", help="show job vertices, regions, sharing groups and the slot of each subtask"

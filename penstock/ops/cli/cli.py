@@ -27,17 +27,32 @@ Runs the program's own script as `python` would; only where its jobs go is decid
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
+from typing import Final
 
+from penstock.engine.hosting.os.waiting import was_interrupted
 from penstock.engine.model.errors import PenstockError
 from penstock.ops.cli.arguments import parsed
 from penstock.ops.cli.remote.texts import answered, complain
+
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C, as shells have it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit code."""
     options = parsed(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        if not was_interrupted():  # A job that was waited for has said so.
+            complain("interrupted")
+        return INTERRUPTED
+
+
+def _run(options: argparse.Namespace) -> int:
     if not hasattr(options, "asks"):
         # The engine takes most of a second to import, and commands that only ask a driver do without it.
         from penstock.ops.cli.programs import run_command

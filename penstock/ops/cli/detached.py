@@ -237,7 +237,11 @@ def add_detached(runs: argparse.ArgumentParser) -> None:
         "--log-file", metavar="FILE",
         help="with -d: where the program's output goes, a new file of this folder without it",
     )  # fmt: skip
-    runs.add_argument("--json", action="store_true", help="with -d: answer with JSON")
+    runs.add_argument(
+        "--json",
+        action="store_true",
+        help="with -d: answer with JSON; with -m, too, an object a line",
+    )
 
 
 def check_attached(options: argparse.Namespace) -> None:

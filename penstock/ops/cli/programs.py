@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import runpy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from penstock.engine.hosting.checkpoints.reader import read_savepoint
 from penstock.engine.hosting.program import spark_host
 from penstock.engine.hosting.program.executor import ClusterExecutor
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError, JobCancelledError, PenstockError
+from penstock.engine.model.graph.stream_graph import StreamGraph
 from penstock.engine.model.options.checkpoints import RecoveryOptions
 from penstock.engine.model.options.cluster import (
     HighAvailabilityOptions,
@@ -23,6 +25,7 @@ from penstock.engine.model.options.cluster import (
 )
 from penstock.engine.model.options.rest import HistoryServerOptions
 from penstock.engine.model.options.scheduling import ConsoleOptions, SchedulingOptions
+from penstock.engine.model.program import ProgramSettings
 from penstock.engine.model.states import JobStatus
 from penstock.ops.cli.detached import check_attached, run_detached
 from penstock.ops.cli.doctor import doctor
@@ -34,6 +37,8 @@ from penstock.ops.cli.session import session
 from penstock.ops.cli.transactions import transactions
 from penstock.ops.history.server import HistoryServer
 from penstock.ops.operations import install
+from penstock.ops.remote.executor import RemoteExecutor
+from penstock.ops.remote.job import RemoteJob
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -64,7 +69,12 @@ def run_command(options: argparse.Namespace) -> int:
         command = _WITHOUT_PROGRAM.get(options.command)
         if command is not None:
             return answered(command, options)
-        _run_script(options.script, options.arguments)
+        if options.command == "run" and options.json:
+            spark_host.override_executor(_ListedJobs(settings, sys.stdout))
+            with contextlib.redirect_stdout(sys.stderr):  # The answer has JSON alone.
+                _run_script(options.script, options.arguments)
+        else:
+            _run_script(options.script, options.arguments)
     except PlanShown:
         return 0
     except PenstockError as error:
@@ -80,6 +90,20 @@ def run_command(options: argparse.Namespace) -> int:
         )
         return 1
     return 0
+
+
+class _ListedJobs(RemoteExecutor):
+    """Writes a line of JSON for each job that it submits."""
+
+    def __init__(self, command_line: Mapping[str, str], to: TextIO) -> None:
+        super().__init__(command_line)
+        self._to = to
+
+    def submit(self, graph: StreamGraph, program: ProgramSettings) -> RemoteJob:
+        found = super().submit(graph, program)
+        job = {"job": found.job_id, "name": graph.job_name, "address": found.address}
+        print(json.dumps(job, ensure_ascii=False), file=self._to, flush=True)
+        return found
 
 
 def _status_after(error: PenstockError, options: argparse.Namespace) -> int:

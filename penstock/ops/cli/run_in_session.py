@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
+from typing import Final
 
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.program import DeploymentOptions
 from penstock.engine.model.options.rest import ClientOptions, RestOptions
 
+_PLACE: Final = re.compile(r"(https?://)?[^/]+:\d+/?")
+
 
 def in_session(options: argparse.Namespace, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a run whose jobs go to the session that `-m` names.
 
-    Raises ConfigurationError: the address has no port, or an option is about a driver of the program's own.
+    Raises ConfigurationError: an option is about a driver of the program's own.
     """
     for flag, value in (("--master", options.master), ("--conf", options.conf)):
         if value:
@@ -21,24 +25,20 @@ def in_session(options: argparse.Namespace, settings: Mapping[str, str]) -> dict
                 f"{flag} is about the Spark of a program's own driver, but -m names a session, "
                 "which has its own. Leave one of them out."
             )
-    for flag, value in (("--log-file", options.log_file), ("--json", options.json)):
-        if value:
-            raise ConfigurationError(
-                f"{flag} is for a driver in the background. With -m the job runs in the session; "
-                "leave it out."
-            )
+    if options.log_file is not None:
+        raise ConfigurationError(
+            "--log-file is for a driver in the background. With -m the job runs in the session; "
+            "leave it out."
+        )
+    if options.json and not options.detached:
+        raise ConfigurationError("--json needs -d")
     if options.detached and options.ends_with_client:
         raise ConfigurationError(
             "-sae has Ctrl-C cancel a job whose client waits for it, but with -d no client waits. "
             "Leave one of them out."
         )
-    scheme, mark, place = options.jobmanager.rpartition("://")
+    scheme, _, place = options.jobmanager.rpartition("://")
     host, _, port = place.rstrip("/").rpartition(":")
-    if not host or not port.isdecimal() or scheme not in {"", "http", "https"}:
-        raise ConfigurationError(
-            f"-m takes HOST:PORT of a session, got {options.jobmanager!r}. `penstock list` shows "
-            "the sessions of this user."
-        )
     found = {
         **settings,
         DeploymentOptions.TARGET.key: "remote",
@@ -48,7 +48,7 @@ def in_session(options: argparse.Namespace, settings: Mapping[str, str]) -> dict
     }
     if options.ends_with_client:
         found[DeploymentOptions.ENDS_WITH_CLIENT.key] = "true"
-    if mark and scheme == "https":
+    if scheme == "https":
         found[RestOptions.SSL.key] = "true"
     if options.token is not None:
         found[ClientOptions.TOKEN.key] = options.token
@@ -72,10 +72,20 @@ def check_without_session(options: argparse.Namespace) -> None:
             )
 
 
+def _place(text: str) -> str:
+    """Raises ArgumentTypeError: the address of a session lacks its host or its port."""
+    if _PLACE.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(
+            f"takes HOST:PORT of a session, such as localhost:8081, got {text!r}. `penstock list` "
+            "shows the sessions of this user."
+        )
+    return text
+
+
 def add_session_place(runs: argparse.ArgumentParser) -> None:
     """Add the options that name a session to `penstock run`."""
     runs.add_argument(
-        "-m", "--jobmanager", metavar="HOST:PORT",
+        "-m", "--jobmanager", type=_place, metavar="HOST:PORT",
         help="run the program here and its jobs in the session there; with -d only submit them",
     )  # fmt: skip
     runs.add_argument(

@@ -83,8 +83,8 @@ def _operator_text(operator: OperatorView) -> str:
         f"{operator.name}  (uid {operator.uid})",
         f"  parallelism {operator.parallelism} of at most {operator.max_parallelism}, {size}",
     ]
-    if operator.finished:
-        lines.append(f"  finished subtasks: {operator.finished} of {operator.parallelism}")
+    if operator.is_finished:
+        lines.append("  finished: all its subtasks had ended")
     if operator.coordinator_bytes:
         lines.append(f"  coordinator: {shown_bytes(operator.coordinator_bytes)}")
     if operator.bytes_in_flight:

@@ -17,7 +17,7 @@ from penstock.engine.hosting.program.settings import HOST_DEFAULTS
 from penstock.engine.hosting.reporting.say import say
 from penstock.engine.model.errors import ConfigurationError
 from penstock.ops.cli.detached import in_background, new_log, say_end
-from penstock.ops.cli.remote.targets import clients, is_session
+from penstock.ops.cli.remote.targets import ENDED, answers, clients, is_session, overviews
 from penstock.ops.cli.remote.texts import complain, shown
 from penstock.ops.remote.client import RemoteError, RestClient
 from penstock.ops.rest.address_book import drivers
@@ -68,20 +68,33 @@ def _session_detached(options: argparse.Namespace) -> int:
 
 def stop_session(options: argparse.Namespace) -> int:
     """`penstock session stop`. Raises RemoteError: there is none, or it is a driver of a program."""
-    found = [one for one in clients(options) if is_session(one)]
-    if options.jobmanager is not None:
-        found = clients(options)
-    if len(found) != 1:
+    if options.jobmanager is None:
+        asked, silent = answers(options, lambda one: bool(one.get("/session")["session"]))
+        found = [client for client, is_one in asked if is_one]
+    else:
+        found, silent = clients(options), []
+    if len(found) != 1 or silent:
         places = ", ".join(one.address for one in found) or "none"
-        raise RemoteError(f"sessions of this user: {places}. Name one with -m HOST:PORT.")
+        sentence = f"sessions of this user: {places}. Name one with -m HOST:PORT."
+        raise RemoteError("\n".join([sentence, *silent]))
     (client,) = found
+    about: dict[str, Any] = {}
+    running: list[dict[str, Any]] = []
+    with contextlib.suppress(RemoteError):  # One that stands by has no jobs.
+        about = client.get("/session")
+        running = [one for one in overviews(client) if one["state"] not in ENDED]
     client.change("DELETE", "/cluster")
     deadline = time.monotonic() + _END_WAIT_S
     while is_session(client):
         if time.monotonic() > deadline:
             raise RemoteError(f"the session at {client.address} is still ending")
         time.sleep(_POLL_S)
-    return shown({"address": client.address}, options, f"session at {client.address}: stopped")
+    names = [f"{one['jid']} '{one['name']}'" for one in running]
+    what = "stopped" + (f"; it has ended {', '.join(names)}" if names else "")
+    if names and about.get("cluster-id") is not None:
+        what += f". The next session of '{about['cluster-id']}' continues those of type STREAMING"
+    value = {"address": client.address, "jobs": [one["jid"] for one in running]}
+    return shown(value, options, f"session at {client.address}: {what}")
 
 
 @contextlib.contextmanager

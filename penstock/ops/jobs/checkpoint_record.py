@@ -190,16 +190,18 @@ class CheckpointRecord:
         self._is_stale = True
 
     def ended(self, event: CheckpointEnded, at_ms: int) -> None:
-        """A checkpoint that was refused before it began counts as failed, and leaves no entry."""
+        """A checkpoint that was refused before it began counts as failed, and leaves no entry. One that met an end does not count."""
         pending = self._pending.pop(event.checkpoint_id, None)
         acks = self._acks.pop(event.checkpoint_id, {})
+        self._is_stale = True
+        if event.is_given_up:
+            return
         is_completed = event.location is not None
         now = self._now = replace(
             self._now,
             completed=self._now.completed + is_completed,
             failed=self._now.failed + (not is_completed),
         )
-        self._is_stale = True
         if pending is None:
             return
         failure = None if is_completed else f"{event.reason}: {event.text}"

@@ -248,7 +248,7 @@ class JobTraces:
         if not self.is_wanted:
             return
         checkpoint = self._record.ended_checkpoint(event.checkpoint_id)
-        if checkpoint is None:  # It failed before it began.
+        if checkpoint is None:  # It failed before it began, or met an end.
             return
         span = checkpoint_span(checkpoint, self._record.facts.reporting.span_detail)
         yield replace(span, attributes={**self._variables, **span.attributes})

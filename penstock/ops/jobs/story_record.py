@@ -176,6 +176,9 @@ def _plain(event: Any) -> tuple[StoryKind, str] | None:
 def _checkpoint(event: CheckpointEnded, at_ms: int) -> StoryEvent:
     number, is_savepoint = event.checkpoint_id, event.checkpoint_type.is_savepoint
     what = "savepoint" if is_savepoint else "checkpoint"
+    if event.is_given_up:
+        text = f"{what} {number} was given up: {event.text}"
+        return StoryEvent(at_ms, StoryKind.CHECKPOINT, text)
     if event.location is None:
         text = f"{what} {number} failed ({event.reason}): {event.text}".rstrip(": ")
         return StoryEvent(at_ms, StoryKind.CHECKPOINT_FAILED, text)

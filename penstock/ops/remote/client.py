@@ -6,6 +6,7 @@ Vertices of a job, and what parallelism they may have, as REST answers and takes
 from __future__ import annotations
 
 import contextlib
+import copy
 import http.client
 import json
 import re
@@ -90,6 +91,7 @@ class RestClient:
             raise RemoteError(f"{address!r} is no address of a REST server: it is http or https")
         self.address = address.rstrip("/")
         self.token = token
+        self._timeout_s = _TIMEOUT_S
         self._tls: ssl.SSLContext | None = None
         try:
             # Not for HTTP: it reads all authorities of this machine, which takes some 20 ms.
@@ -97,6 +99,12 @@ class RestClient:
                 self._tls = ssl.create_default_context(cafile=certificates)
         except OSError as error:
             raise RemoteError(f"--cacert {certificates}: {error}") from None
+
+    def waiting(self, timeout_s: float) -> RestClient:
+        """Return a client of the same server that waits no longer for it."""
+        found = copy.copy(self)
+        found._timeout_s = timeout_s
+        return found
 
     def get(self, path: str, **query: object) -> Any:
         """Return the answer. Raises RemoteError."""
@@ -192,7 +200,9 @@ class RestClient:
             headers["Authorization"] = f"Bearer {self.token}"
         try:
             request = urllib.request.Request(url, data, headers, method=method)
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls) as answer:
+            with urllib.request.urlopen(
+                request, timeout=self._timeout_s, context=self._tls
+            ) as answer:
                 yield answer
         except urllib.error.HTTPError as error:
             with error:

@@ -140,6 +140,7 @@ class RemoteJob:
         """`heartbeats`: of a client that collects rows; None: as usual."""
         self._heartbeats = heartbeats or HeartbeatTimes()
         self._session = session
+        self.address = session.rest.address
         self._job_id = job_id
         self._path = f"/jobs/{job_id}"
         self._requirements = f"{self._path}/resource-requirements"

@@ -33,6 +33,15 @@ class KnownDriver:
     program: str
     rows_key: str = ""
 
+    @property
+    def is_alive(self) -> bool:
+        return _is_alive(self.pid)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal or a debugger has stopped the process. Linux only."""
+        return _state_of(self.pid) in {"T", "t"}
+
 
 def folder() -> Path:
     """Return the folder of the files: in XDG_RUNTIME_DIR, or where temporary files are, with the user's number in its name."""
@@ -61,7 +70,7 @@ def drivers() -> list[KnownDriver]:
     found = []
     for path in folder().glob("*.json"):
         known = _read(path)
-        if known is not None and _is_alive(known.pid):
+        if known is not None and known.is_alive:
             found.append(known)
         elif known is not None:
             path.unlink(missing_ok=True)
@@ -84,4 +93,13 @@ def _is_alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    return True
+    return _state_of(pid) not in {"Z", "X"}  # Killed, and its parent has not asked for its end yet.
+
+
+def _state_of(pid: int) -> str:
+    """Return the letter of a process's state; "": it is not known. Linux only."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return ""
+    return status.rpartition(b")")[2].split()[0].decode("ascii")

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.engine.model.errors import PenstockError
 from penstock.engine.model.texts.redaction import without_credentials
 from penstock.ops.rest.answers import RestError
 
@@ -215,7 +216,8 @@ class Operations:
 def throwable_of(error: BaseException) -> dict[str, str]:
     """Return an error in the form that Flink's client needs."""
     name = f"{type(error).__module__}.{type(error).__qualname__}"
-    text = "".join(traceback.format_exception_only(error)).strip()
+    is_ours = isinstance(error, PenstockError)  # Its text says all; its module means nothing.
+    text = str(error) if is_ours else "".join(traceback.format_exception_only(error)).strip()
     return throwable(name, text)
 
 

@@ -146,9 +146,9 @@ def start_submitted(
         control = executor.run_claimed(claim, settings, has_program=reads_rows)
     else:
         control = executor.streaming.start(job, settings, JobGuard(), has_program=reads_rows)
-    entry = SessionJob(control, job.graph.name, time.time())
+    entry = SessionJob(control, job.graph.name, time.time(), is_submitted=True)
     if isinstance(control, JobHandle):
-        entry = SessionJob(control, job.graph.name, entry.started_s, control.slots_held)
+        entry = replace(entry, slots=control.slots_held)
     SESSION_JOBS.add(entry)
     return control
 

@@ -10,6 +10,7 @@ from penstock.common import RestartStrategies, Types, WatermarkStrategy
 from penstock.connectors.datagen import NumberSequenceSource
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.ops.cli.cli import main
+from penstock.ops.cli.remote.texts import moment
 from tests.tools.hosting.commands import as_json, run
 from tests.tools.hosting.rest import SETTINGS
 from tests.tools.programs.environments import minicluster_environment
@@ -76,6 +77,28 @@ def test_names_may_have_a_star_and_are_shown_as_text(capsys, measured):
     assert {line.split()[0] for line in lines[1:]} >= {"numRecordsOutPerSecond"}
 
 
+def test_columns_have_a_gap_and_the_last_watermark_is_javas_long_max(capsys, client):
+    env = minicluster_environment(MiniCluster(4), SETTINGS).set_parallelism(1)
+    numbers = env.from_source(
+        NumberSequenceSource(0, 9), WatermarkStrategy.no_watermarks(), "Numbers"
+    )
+    numbers.filter(lambda n: False).print()
+    env.execute("short")
+    asked = ("metrics", "short", "--vertex", "Numbers", "--get", "Filter.currentInputWatermark")
+    code, told = run(capsys, *asked)
+    titles, row = told.splitlines()
+    last = "9,223,372,036,854,775,807"
+    assert (code, titles.split()) == (0, ["min", "max", "avg", "sum", "skew"])
+    assert row.split() == ["Filter.currentInputWatermark", last, last, last, last, "0"]
+
+
+def test_what_no_watermark_has_come_to_is_a_dash(capsys, measured):
+    name = "Source__Numbers.currentOutputWatermark"
+    asked = ("metrics", "--vertex", "Numbers", "--get", name)
+    assert run(capsys, *asked)[1].splitlines()[1].split() == [name, *"----", "0"]
+    assert run(capsys, *asked, "--subtask", "0")[1].split() == [name, "-"]
+
+
 def test_a_metric_that_is_not_there_is_named(capsys, measured):
     code, told = run(capsys, "metrics", "--get", "numRestarts,numWishes")
     assert code == 1
@@ -103,6 +126,32 @@ def test_options_of_metrics_that_do_not_fit_are_refused(capsys, job, options, wh
     assert (code, why in told) == (1, True)
 
 
+# ------------------------------------------------------------------ info
+
+
+def test_a_status_is_shown_since_it_holds_and_an_ended_job_with_its_totals(capsys, client):
+    env = minicluster_environment(MiniCluster(4), SETTINGS).set_parallelism(1)
+    numbers = env.from_source(
+        NumberSequenceSource(1, 10), WatermarkStrategy.no_watermarks(), "Numbers"
+    )
+    numbers.filter(lambda n: n > 7).print()
+    env.execute("short")
+    times = as_json(capsys, "info", "short")["timestamps"]
+    since, began = (moment(times[status]) for status in ("FINISHED", "INITIALIZING"))
+    code, told = run(capsys, "info", "short")
+    _, status, totals, *_ = told.splitlines()
+    assert code == 0
+    assert status.startswith(f"status FINISHED, since {since}; started {began}, ran ")
+    assert totals == "in total: 10 records from its sources, 3 into its sinks"
+
+
+def test_a_running_job_has_no_totals_yet(capsys, job):
+    told = run(capsys, "info")[1]
+    since = moment(as_json(capsys, "info")["timestamps"]["RUNNING"])
+    assert f"status RUNNING, since {since}, for " in told
+    assert "in total" not in told
+
+
 # ------------------------------------------------------------------ stacks
 
 
@@ -120,7 +169,7 @@ def test_stacks_of_a_vertex_are_a_tree_with_shares(capsys, job):
     code, told = run(capsys, "stacks", job, "Numbers")
     head, *frames = told.splitlines()
     assert code == 0
-    assert "': 10 samples" in head
+    assert re.search(r"': 10 samples, the last one \d+\.\d s ago$", head)
     shares = [re.fullmatch(r" *(\d+)%  \S.*", frame) for frame in frames]
     outermost = [int(share[1]) for share in shares if share]
     assert sum(outermost[:1]) > 0

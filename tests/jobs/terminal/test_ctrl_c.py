@@ -68,6 +68,11 @@ waiting._say_at_once = says
 atexit.register(lambda: print("in a hurry" if waiting.is_in_a_hurry() else "patient", flush=True))
 """
 COMPUTES = READS.replace("sys.stdout.flush()", "raise KeyboardInterrupt")
+STARTS = """
+import sys
+from penstock.ops.cli.cli import main
+sys.exit(main(["run", {program!r}]))
+"""
 CTRL_C = b"\x03"
 INTERRUPTED = {-signal.SIGINT, 1}
 """Python's exit codes. It is 1 if any thread has called `exec` after the program had ended."""
@@ -110,6 +115,23 @@ def test_the_first_one_cancels_the_job_and_says_so_in_one_line(running, code):
     assert told[1] == "its client's stop_with_savepoint()"
     assert "at the end CANCELED" in terminal.lines()
     assert terminal.lines()[-1] == "KeyboardInterrupt"
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [(WAITS, TOLD), ("print(1)\nsignal.pause()", re.compile("penstock: interrupted"))],
+)
+def test_penstock_run_says_so_in_one_line_and_ends_with_130(tmp_path, code, line):
+    program, starts = tmp_path / "program.py", tmp_path / "starts.py"
+    program.write_text(PROGRAM + code, "utf-8")
+    starts.write_text(STARTS.format(program=str(program)), "utf-8")
+    with PseudoTerminal(starts, columns=200) as terminal:
+        terminal.until(runs)
+        terminal.press(CTRL_C)
+        assert terminal.finish() == 130
+        after = terminal.lines()[terminal.lines().index("1") :]
+        said = [one for one in after if not one.isdecimal() and not one.startswith("at the end")]
+    assert [bool(line.fullmatch(one)) for one in said] == [True]
 
 
 def test_one_that_comes_between_two_rows_says_so_too(running):

@@ -154,14 +154,14 @@ class ListStateView:
 class OperatorView:
     """Describes one operator.
 
-    `size_bytes` is the size of all its state. `finished` are the subtasks that had finished.
+    `size_bytes` is the size of all its state. `is_finished`: all its subtasks had finished.
     """
 
     uid: str
     name: str
     parallelism: int
     max_parallelism: int
-    finished: int
+    is_finished: bool
     size_bytes: int
     coordinator_bytes: int
     bytes_in_flight: int
@@ -273,7 +273,7 @@ class Savepoint:
             operator.name,
             operator.parallelism,
             operator.max_parallelism,
-            operator.subtasks.count(None),
+            operator.is_fully_finished,
             sum(state.size_bytes for state in states),
             len(operator.coordinator_state or b""),
             sum(in_flight),

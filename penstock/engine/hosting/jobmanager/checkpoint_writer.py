@@ -87,6 +87,10 @@ class SavepointFailed(ExternalError):
     """No savepoint was taken, or the job was not stopped with one. The text says why."""
 
 
+def _ended(what: str) -> SavepointFailed:
+    return SavepointFailed(f"no {what} was taken: the job has ended")
+
+
 class PointerStore(Protocol):
     """Records where checkpoints are, for a driver that takes over."""
 
@@ -141,7 +145,7 @@ class CheckpointWriter:
         self._earlier: Sequence[CompletedCheckpoint] | None = None
         self._savepoints = 0
         self._unanswered = 0
-        self._waiting: dict[str, Future[str]] = {}
+        self._waiting: dict[str, tuple[Future[str], str]] = {}
         self._is_closed = False
         self._writer = WorkerThreads("penstock-checkpoint-writer", on_error=_left_behind)
         self._cleaner = WorkerThreads("penstock-checkpoint-cleaner", on_error=_left_behind)
@@ -188,16 +192,17 @@ class CheckpointWriter:
 
     def answer(self, answered: messages.SavepointAnswered) -> None:
         with self._lock:
-            future = self._waiting.pop(answered.request_id, None)
-        if future is None:
+            waiting = self._waiting.pop(answered.request_id, None)
+        if waiting is None:
             return
+        future, what = waiting
         if answered.location is not None:
             future.set_result(parted(answered.location)[0])
         else:
             text = (
                 "the JobMaster gave no cause" if answered.failure is None else answered.failure.text
             )
-            future.set_exception(SavepointFailed(f"no savepoint was taken: {text}"))
+            future.set_exception(SavepointFailed(f"no {what} was taken: {text}"))
 
     # ------------------------------------------------------------------ for users' threads
 
@@ -214,16 +219,16 @@ class CheckpointWriter:
         check_private(wanted)
         return self._storage.new_savepoint(wanted)
 
-    def expect_savepoint(self, request_id: str) -> Future[str]:
-        """Return a future of the savepoint's folder. It fails with SavepointFailed if there is none
-        when the job ends. Any thread.
+    def expect_savepoint(self, request_id: str, what: str = "savepoint") -> Future[str]:
+        """Return a future of the folder. It fails with SavepointFailed if there is none when the
+        job ends. `what`: "savepoint" or "checkpoint", for the user. Any thread.
         """
         future: Future[str] = Future()
         with self._lock:
             if self._is_closed:
-                future.set_exception(SavepointFailed("no savepoint was taken: the job has ended"))
+                future.set_exception(_ended(what))
             else:
-                self._waiting[request_id] = future
+                self._waiting[request_id] = future, what
         return future
 
     # ------------------------------------------------------------------ the job's end
@@ -249,8 +254,8 @@ class CheckpointWriter:
             self._is_closed = True
             waiting, self._waiting = self._waiting, {}
             kept = [one.checkpoint_id for one in self._kept if one.job_id == self._job_id]
-        for future in waiting.values():
-            future.set_exception(SavepointFailed("no savepoint was taken: the job has ended"))
+        for future, what in waiting.values():
+            future.set_exception(_ended(what))
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         self._writer.close(max(0.0, deadline - time.monotonic()))
         if is_over:

@@ -55,6 +55,10 @@ class RequirementsRefused(ConfigurationError):
     """The job cannot have this parallelism. The text has a line for each reason."""
 
 
+class JobHasEnded(ConfigurationError):
+    """The job has ended, so its parallelism does not change any more."""
+
+
 class UpdateUnderWay(ExternalError):
     """Somebody else changes the requirements of this job just now."""
 
@@ -96,12 +100,18 @@ class Requirements:
     def require_resources(self, asked: Mapping[str, ParallelismBounds]) -> None:
         """Ask for bounds of all vertices, by name or id. They are kept for a driver that takes the job over.
 
-        Raises: RequirementsRefused: the job cannot have them. UpdateUnderWay. ExternalError, OSError: they could not be
+        Raises: RequirementsRefused: the job cannot have them. JobHasEnded. UpdateUnderWay. ExternalError, OSError: they could not be
         stored, so they do not apply.
         """
         if not self._lock.acquire(blocking=False):
             raise UpdateUnderWay(_BUSY)
         try:
+            status = self.manager.status
+            if status.is_terminal:
+                raise JobHasEnded(
+                    f"the job has ended ({status}), so its parallelism does not change. Run the "
+                    "program again with the parallelism that you want."
+                )
             self._apply(self._checked(asked))
         finally:
             self._lock.release()
@@ -195,15 +205,16 @@ def start_savepoint(
     Raises: SavepointFailed, ConfigurationError: it cannot be asked for.
     """
     writer = manager.checkpoint_writer
+    what = "savepoint" if kind.is_savepoint else "checkpoint"
     if writer is None or manager.job_master.checkpoints.coordinator is None:
         raise SavepointFailed(
-            "no savepoint was taken: this job cannot take any. Jobs of type BATCH and jobs "
+            f"no {what} was taken: this job cannot take any. Jobs of type BATCH and jobs "
             "with blocking results take none. For other jobs, set "
             "execution.checkpointing.savepoint-dir or execution.checkpointing.dir."
         )
     folder = writer.savepoint_folder(directory) if kind.is_savepoint else None
     request_id = secrets.token_hex(8)
-    answered = writer.expect_savepoint(request_id)
+    answered = writer.expect_savepoint(request_id, what)
     manager.feed_soon(lambda now: messages.TriggerSavepoint(request_id, kind, folder, now))
     return answered
 

@@ -31,13 +31,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionJob:
-    """`started_s`: epoch seconds. `slots`: how many it holds now. `cell`: the notebook cell that started it, if any."""
+    """`started_s`: epoch seconds. `slots`: how many it holds now. `cell`: the notebook cell that started it, if any. `is_submitted`: another
+    process submitted it, so it is none of this program's.
+    """
 
     control: JobControl
     name: str
     started_s: float
     slots: Callable[[], int] = lambda: 0
     cell: Cell | None = None
+    is_submitted: bool = False
 
     @property
     def is_running(self) -> bool:
@@ -73,6 +76,10 @@ class SessionJobs:
         if not holding:
             return ""
         names = ", ".join(str(one) for _, one in holding)
+        first = holding[0][1]
+        if first.is_submitted:
+            way = f"`penstock cancel {first.control.job_id[:8]}`"
+            return f" Jobs of this session that hold slots: {names}. To end one, run {way}."
         return (
             f" Jobs of this program that hold slots: {names}. To end one, close the iterator or "
             f"cancel the client that started it, or run penstock.jobs()[{holding[0][0]}].cancel()."

@@ -185,6 +185,11 @@ class _CtrlC:
     hurries = False
 
 
+def was_interrupted() -> bool:
+    """Whether Ctrl-C was pressed while the program waited for a job, and a line has said what becomes of the job."""
+    return _CtrlC.was_pressed
+
+
 def interrupted(job: Interruptible) -> bool:
     """Ctrl-C was pressed while the program waited for the job. The first time the job is cancelled, unless it continues elsewhere, and
     one line says so.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.engine.model.checkpoints import (
     CheckpointMetrics,
@@ -46,6 +46,9 @@ class CheckpointFailureReason(StrEnum):
     SUBSUMED = "SUBSUMED"
     ON_CANCELLATION_BARRIER = "ON_CANCELLATION_BARRIER"
     INPUT_END_OF_STREAM = "INPUT_END_OF_STREAM"
+
+
+_ENDS: Final = (CheckpointFailureReason.COORDINATOR_SHUTDOWN, CheckpointFailureReason.TASK_CLOSING)
 
 
 # ------------------------------------------------------------------ to and from tasks
@@ -283,6 +286,11 @@ class CheckpointEnded:
     text: str = ""
     written_bytes: int = 0
     metadata_bytes: int = 0
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether its tasks or its job ended meanwhile, which is no failure. A savepoint that somebody waits for has failed then."""
+        return self.reason in _ENDS and not self.checkpoint_type.is_savepoint
 
 
 CheckpointEffect: TypeAlias = (

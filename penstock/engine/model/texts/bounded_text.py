@@ -52,6 +52,11 @@ def cut(text: str, limit: int) -> str:
     return f"{_encodable(text[:limit])}{_told(len(text) - limit)}"
 
 
+def shortened(text: str, limit: int) -> str:
+    """The text, or its beginning and an ellipsis, with at most `limit` characters: for a place in one line."""
+    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+
+
 def cut_lines(text: str, limit: int) -> str:
     """The text, or its beginning and its end, with a line between them that says how much is missing.
 

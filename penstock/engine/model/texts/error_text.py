@@ -6,6 +6,7 @@ large or does not end is written here, in the same form. Source: Python's traceb
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -19,6 +20,8 @@ _MOST_RELATED: Final = 200
 # Past what the class of an error makes of its attributes.
 _FRAMES_OF: Final[Any] = BaseException.__dict__["__traceback__"].__get__
 _NAME_OF: Final[Any] = type.__dict__["__qualname__"].__get__
+_OWN_MODULE: Final = re.compile(r"^penstock\.(?:[a-z_0-9]+\.)+(?=[A-Z]\w*(?::|$))", re.MULTILINE)
+"""Before the class of an error of ours. It says nothing to users, and may change."""
 _CAUSE: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT: Final = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
@@ -28,7 +31,7 @@ def traceback_of(error: BaseException, *, of_user: bool = False) -> str:
 
     Args: of_user: leave out Penstock's frames, unless there are no others.
     """
-    return _made(lambda: _traceback_of(error, of_user), error)
+    return _OWN_MODULE.sub("", _made(lambda: _traceback_of(error, of_user), error))
 
 
 def told_to_user(error: BaseException) -> str:
@@ -36,7 +39,7 @@ def told_to_user(error: BaseException) -> str:
 
     An error that no frame of the user led to is the one line alone: its text has to say everything.
     """
-    return _made(lambda: _told_to_user(error), error)
+    return _OWN_MODULE.sub("", _made(lambda: _told_to_user(error), error))
 
 
 def _made(make: Callable[[], str], error: BaseException) -> str:

@@ -7,6 +7,7 @@ Flink; dead letter queues are known from message brokers and from Kafka Connect.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import length_hint
@@ -16,6 +17,7 @@ import numpy as np
 
 from penstock.engine.model.errors import CancelSignal, EngineBug, ExternalError, UserCodeError
 from penstock.engine.model.graph.stream_graph import ErrorRule
+from penstock.engine.model.own_places import is_ours_here, is_pythons
 from penstock.engine.model.row import Row, make_row
 from penstock.engine.model.texts.bounded_text import bounded_repr, bounded_str, cut_lines
 from penstock.engine.model.texts.error_text import traceback_of
@@ -28,6 +30,7 @@ MOST_OF_ERROR_TEXT: Final = 4000
 MOST_OF_TRACEBACK: Final = 8000
 MOST_OF_RECORD_TEXT: Final = 1 << 20
 LOG_EVERY_MS: Final = 10_000
+_FRAME: Final = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _OTHERS: Final = (ExternalError, EngineBug)
 """No record is the cause of these."""
 
@@ -77,6 +80,20 @@ class DeadLetter:
     subtask: int
     timestamp: int | None
     processing_time: int
+
+    def __str__(self) -> str:
+        """One line, as `print()` shows it: the record, the error, and where. `repr` has all fields."""
+        users = [
+            f"{file}:{line} in {function}"
+            for file, line, function in _FRAME.findall(self.traceback)
+            if not (is_pythons(file) or is_ours_here(file))
+        ]
+        error = " ".join(f"{self.error_class}: {self.error_text}".split())
+        places = ", ".join([f"{self.operator} [{self.subtask}]", *users[-1:]])
+        record = bounded_repr(self.record)
+        # The text of a malformed line's error has the line, and a quoted text is found there for sure.
+        is_said = isinstance(self.record, str | bytes) and record in error
+        return f"{error} ({places})" if is_said else f"{record}: {error} ({places})"
 
     def as_row(self) -> Row:
         """Return the letter as a Row of `DEAD_LETTER_TYPE`, for sinks that need a type.

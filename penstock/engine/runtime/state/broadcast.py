@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from penstock.engine.model.checkpoints import RedistributionMode
 from penstock.engine.model.errors import FinalError
@@ -34,6 +34,9 @@ def is_pickled_map(type_info: TypeInformation | None) -> bool:
     if isinstance(type_info, MapTypeInfo):
         return is_pickled(type_info.key_type) and is_pickled(type_info.value_type)
     return is_pickled(type_info)
+
+
+_CHANGES: Final = ("put", "put_all", "remove")
 
 
 class ReadOnlyBroadcastState(State):
@@ -71,10 +74,18 @@ class ReadOnlyBroadcastState(State):
 
     def clear(self) -> None:
         """Raise FinalError: only `process_broadcast_element` may change broadcast state."""
-        raise FinalError(
-            "broadcast state can be changed in process_broadcast_element only: all subtasks see the "
-            "same elements there, so their states stay equal."
-        )
+        self._refuse_change()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _CHANGES:
+            self._refuse_change()
+        raise AttributeError(f"broadcast state has no {name!r}")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._refuse_change()
+
+    def __delitem__(self, key: Any) -> None:
+        self._refuse_change()
 
     def __getitem__(self, key: Any) -> Any:
         return self.get(key)
@@ -84,6 +95,12 @@ class ReadOnlyBroadcastState(State):
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.keys())
+
+    def _refuse_change(self) -> NoReturn:
+        raise FinalError(
+            f"the broadcast state {self._name!r} can be changed in process_broadcast_element only: "
+            "all subtasks see the same elements there, so their states stay equal. Change it there."
+        )
 
     def _entry_key(self, key: Any) -> Any:
         return entry_key(key, "broadcast state", self._name, self._classes)
@@ -158,6 +175,11 @@ class BroadcastStates:
                 kept.update(table if convert is None else convert(table))
 
     def _table(self, descriptor: MapStateDescriptor) -> dict[Any, Any]:
+        if not isinstance(descriptor, MapStateDescriptor):
+            raise TypeError(
+                "get_broadcast_state takes the MapStateDescriptor that broadcast(...) was given, "
+                f"got {descriptor!r}"
+            )
         name = descriptor.get_name()
         if name not in self._tables:
             raise FinalError(

@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
@@ -33,10 +34,11 @@ from penstock.ops.cli.remote.targets import (
     add_command,
     add_job,
     add_place,
+    answers,
     clients,
     is_session,
+    overviews,
     target,
-    targets,
     taskmanagers_of,
 )
 from penstock.ops.cli.remote.texts import complain, duration, indented, moment, shown, tasks_text
@@ -174,7 +176,8 @@ def _of_vertex(one: Target, options: argparse.Namespace) -> Answer:
     samples = root["value"]
     what = "" if options.subtask is None else f"subtask {options.subtask} of "
     state = {"full": "", "on-cpu": " on a processor", "off-cpu": " that waited"}[options.state]
-    head = f"{what}'{vertex['name']}': {samples} samples{state}"
+    age = duration(max(0, one.client.get(one.path)["now"] - graph["endTimestamp"]))
+    head = f"{what}'{vertex['name']}': {samples} samples{state}, the last one {age} ago"
     return graph, "\n".join([head, *_tree(root, samples)])
 
 
@@ -234,6 +237,8 @@ _AT_A_TIME: Final = 50
 """How many names a request has, because servers bound the length of an address."""
 _NONE: Final = -(2**63)
 """A watermark that there is not yet."""
+_LAST: Final = 2**63 - 1
+"""The last watermark. JSON's numbers are floats, of which the next one is 2**63."""
 _KINDS: Final = ("min", "max", "avg", "sum", "skew")
 
 
@@ -324,21 +329,31 @@ def _values(
 def _lines(values: Sequence[dict[str, Any]]) -> list[str]:
     width = max((len(one["id"]) for one in values), default=0)
     if not values or "value" in values[0]:
-        return [f"{one['id']:<{width}}  {one['value']}" for one in values]
+        none = str(_NONE)
+        return [
+            f"{one['id']:<{width}}  {'-' if one['value'] == none else one['value']}"
+            for one in values
+        ]
     kinds = [kind for kind in _KINDS if kind in values[0]]
-    head = f"{'':<{width}}" + "".join(f"{kind:>16}" for kind in kinds)
-    rows = [
-        f"{one['id']:<{width}}" + "".join(f"{_number(one.get(kind)):>16}" for kind in kinds)
-        for one in values
+    rows = [["", *kinds]]
+    rows += [[one["id"], *(_number(one.get(kind)) for kind in kinds)] for one in values]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([
+            name.ljust(width),
+            *(cell.rjust(each) for cell, each in zip(cells, widths[1:], strict=True)),
+        ])
+        for name, *cells in rows
     ]
-    return [head, *rows]
 
 
 def _number(value: float | str | None) -> str:
     """`value`: a text if it is no finite number."""
     if value is None or isinstance(value, str) or value <= _NONE:
         return "-"
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.3f}"
+    if value == int(value):
+        return f"{min(int(value), _LAST):,}"
+    return f"{value:,.3f}"
 
 
 def add_metrics(commands: Any) -> None:
@@ -412,9 +427,10 @@ def list_jobs(options: argparse.Namespace) -> int:
         for client in clients(options):
             print(f"{client.address} {client.token or ''}")
         return 0
-    sessions = [one for one in clients(options) if is_session(one)]
-    found = [one for one in targets(options) if options.all or one.overview["state"] not in ENDED]
-    addresses = {one.address for one in sessions}
+    asked, silent = answers(options, lambda one: (overviews(one), is_session(one)))
+    found = [Target(client, job) for client, (jobs, _) in asked for job in jobs]
+    found = [one for one in found if options.all or one.is_running]
+    addresses = {client.address for client, (_, is_one) in asked if is_one}
     jobs = [
         {"address": at, "session": at in addresses, **one.overview}
         for one in found
@@ -428,17 +444,24 @@ def list_jobs(options: argparse.Namespace) -> int:
     kind = "jobs" if options.all else "running jobs"
     lines += [] if lines else [f"no {kind}"]
     lines += [f"session at {address} takes jobs" for address in sorted(addresses)]
-    return shown(jobs, options, "\n".join(lines))
+    shown(jobs, options, "\n".join(lines))
+    for sentence in silent:
+        complain(sentence)
+    return 1 if silent else 0
 
 
 def info(one: Target, _: argparse.Namespace) -> Answer:
     """`penstock info`: a job with its vertices."""
     details = one.client.get(one.path)
-    since, lasted = moment(details["start-time"]), duration(details["duration"])
+    state, began, lasted = details["state"], moment(details["start-time"]), details["duration"]
+    since = details["timestamps"][state] or details["start-time"]
+    held = "" if state in ENDED else f", for {duration(details['now'] - since)}"
     lines = [
         f"job {details['name']!r} ({details['jid']})",
-        f"status {details['state']}, since {since}, for {lasted}",
+        f"status {state}, since {moment(since)}{held}; started {began}, ran {duration(lasted)}",
     ]
+    with suppress(RemoteError):  # A history server has no metrics.
+        lines += [_totals(one, details)] if state in ENDED else []
     for vertex in details["vertices"]:
         metrics = vertex["metrics"]
         lines.append(
@@ -446,6 +469,24 @@ def info(one: Target, _: argparse.Namespace) -> Answer:
             f"out {metrics['write-records']:,}"
         )
     return details, "\n".join(lines)
+
+
+def _totals(one: Target, details: Mapping[str, Any]) -> str:
+    """Return what all sources have emitted and all sinks were given, also where they are chained to each other."""
+    paths = [
+        f"{one.path}/vertices/{vertex['id']}/subtasks/metrics" for vertex in details["vertices"]
+    ]
+    read, written = (
+        sum(_summed(one.client, path, wanted) for path in paths)
+        for wanted in ("Source__*.numRecordsOut", "Sink__*.numRecordsIn")
+    )
+    return f"in total: {read:,} records from its sources, {written:,} into its sinks"
+
+
+def _summed(client: RestClient, path: str, wanted: str) -> int:
+    names = _chosen([str(known["id"]) for known in client.get(path)], [wanted])
+    values = client.get(path, get=",".join(names), agg="sum") if names else ()
+    return sum(int(value["sum"]) for value in values)
 
 
 def verdict(one: Target, _: argparse.Namespace) -> Answer:

@@ -13,7 +13,14 @@ import threading
 from contextlib import ExitStack, suppress
 from typing import Any, Final
 
-from penstock.ops.cli.remote.targets import ENDED, add_command, add_job, clients, target
+from penstock.ops.cli.remote.targets import (
+    ENDED,
+    add_command,
+    add_job,
+    answers,
+    overviews,
+    target,
+)
 from penstock.ops.cli.remote.texts import seconds
 from penstock.ops.cli.top.facts import (
     Frame,
@@ -39,20 +46,20 @@ class Asking:
     def frame(self, opened: str | None) -> Frame:
         """Return everything as it is now. `opened`: the id of the job that is shown in full."""
         rows: list[JobRow] = []
-        page, problem = None, ""
+        page = None
         try:
-            asked = clients(self._options)
+            asked, silent = answers(self._options, overviews)
         except RemoteError as error:
             return Frame(problem=str(error))
-        for client in asked:
+        for client, jobs in asked:
+            found = [job_row(one, client.address) for one in jobs]
+            rows += found
+            here = next((one for one in found if one.job_id == opened), None)
             try:
-                jobs = client.get("/jobs/overview")["jobs"]
-                found = [job_row(one, client.address) for one in jobs]
-                rows += found
-                here = next((one for one in found if one.job_id == opened), None)
                 page = page if here is None else self._page(client, here)
-            except RemoteError as error:  # It may have ended; the others go on.
-                problem = str(error)
+            except RemoteError as error:  # It may have ended; the others still show.
+                silent.append(str(error))
+        problem = " ".join(silent)
         if opened is not None and page is None and not problem:
             problem = f"job {opened} is gone"
         return Frame(tuple(rows), page, problem)
@@ -125,12 +132,14 @@ def _opened(options: argparse.Namespace) -> str | None:
 
 
 def _once(options: argparse.Namespace) -> int:
-    frame = Asking(options).frame(_opened(options))
-    if frame.problem:
+    opened = _opened(options)
+    frame = Asking(options).frame(opened)
+    if frame.problem and (not frame.jobs or (opened is not None and frame.page is None)):
         raise RemoteError(frame.problem)
+    code = 1 if frame.problem else 0
     if options.json:
         print(json.dumps(frame.as_json(), indent=2, ensure_ascii=False))
-        return 0
+        return code
     from penstock.ops.cli.top.screen import Screen
 
     is_shown = sys.stdout.isatty()
@@ -139,7 +148,7 @@ def _once(options: argparse.Namespace) -> int:
     screen = Screen(columns, sys.stdout if is_shown else None, encoding)
     text = "\n".join(line.rstrip() for line in screen.lines(frame, None, "", None))
     print(text.encode(encoding, "replace").decode(encoding))
-    return 0
+    return code
 
 
 class _View:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.ops.cli.remote.targets import ENDED
 from penstock.ops.cli.remote.texts import duration
 from penstock.ops.cli.top.facts import Frame, JobPage, JobRow, VertexRow
 
@@ -119,7 +120,10 @@ class Screen:
     def _wrapped(self, text: str, style: str, most: int) -> list[Text]:
         if not text:
             return []
-        return list(Text(text, style=style).wrap(self._console, self.columns))[:most]
+        lines = list(Text(text, style=style).wrap(self._console, self.columns))
+        if len(lines) > most:
+            lines[most - 1].append(" …")
+        return lines[:most]
 
     def _table(self, page: JobPage | None, rows: Sequence[Any], marked: int | None) -> Table:
         table = Table(
@@ -167,9 +171,10 @@ class Screen:
 
 
 def ordered(frame: Frame, order: str) -> Sequence[Any]:
-    """Return the rows of a frame in an order of JOB_ORDERS or VERTEX_ORDERS. What is not known comes last."""
+    """Return the rows of a frame in an order of JOB_ORDERS or VERTEX_ORDERS. Jobs that run come first, and what is not known last."""
     if frame.page is None:
-        return sorted(frame.jobs, key=_JOB_KEYS.get(order, _JOB_KEYS["newest"]))
+        of_job = _JOB_KEYS.get(order, _JOB_KEYS["newest"])
+        return sorted(frame.jobs, key=lambda row: (row.status in ENDED, of_job(row)))
     key = _VERTEX_KEYS.get(order)
     if key is None:
         return frame.page.vertices

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from penstock.engine.model.ids import taskmanager_name
+from penstock.engine.model.texts.bounded_text import shortened
 from penstock.engine.model.texts.error_text import headline_of
 from penstock.engine.model.texts.redaction import without_credentials
 from penstock.ops.jobs.failure_record import read_failure
@@ -121,7 +122,7 @@ def _attempt(job: JobSnapshot, one: AttemptSnapshot, causes: Mapping[tuple[int, 
     ends.append(one.since[-1][1] if one.state.is_terminal else None)
     location = one.location
     known = causes.get((one.subtask, one.attempt)) or headline_of(one.cause, one.cause.strip())
-    cause = known[:_MOST_OF_CAUSE]
+    cause = shortened(known, _MOST_OF_CAUSE)
     return {
         "subtask": one.subtask,
         "attempt": one.attempt,
@@ -141,7 +142,7 @@ def _marks(job: JobSnapshot) -> Iterator[Json]:
         if one.kind in _MARKS:
             yield {"at": one.at_ms, "kind": str(one.kind), "text": without_credentials(one.text)}
     for root, _ in job.failures:
-        text = read_failure(root.failure).headline[:_MOST_OF_CAUSE]
+        text = shortened(read_failure(root.failure).headline, _MOST_OF_CAUSE)
         attempt_id = root.attempt_id
         yield {
             "at": root.at_ms,

@@ -10,7 +10,11 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from penstock.engine.hosting.checkpoints.reader import read_savepoint
-from penstock.engine.hosting.jobmanager.handle import RequirementsRefused, UpdateUnderWay
+from penstock.engine.hosting.jobmanager.handle import (
+    JobHasEnded,
+    RequirementsRefused,
+    UpdateUnderWay,
+)
 from penstock.engine.machines.dispatcher import Cancelled
 from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.model.elastic import (
@@ -170,7 +174,7 @@ def _refusals() -> Generator[None]:
         yield
     except RequirementsRefused as error:
         raise RestError(400, str(error)) from error
-    except UpdateUnderWay as error:
+    except (JobHasEnded, UpdateUnderWay) as error:
         raise RestError(409, str(error)) from error
     except (ConfigurationError, ExternalError, OSError) as error:
         raise RestError(500, "Internal server error.", str(error)) from error

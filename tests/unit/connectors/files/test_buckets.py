@@ -15,8 +15,10 @@ from penstock.connectors.file_system import BucketAssigner, FileSink
 from penstock.connectors.files import writer as writer_module
 from penstock.engine.model.errors import ConfigurationError, UserCodeError
 from penstock.engine.runtime.elements import ColumnBatch, RowBatch
+from penstock.formats.avro import AvroBulkWriters, AvroSchema
 from penstock.formats.csv import CsvBulkWriters, CsvSchema
-from penstock.formats.parquet import ParquetBulkWriters
+from penstock.formats.orc import OrcBulkWriters
+from penstock.formats.parquet import AvroParquetWriters, ParquetBulkWriters
 from tests.tools.connectors.played_by_hand import writer_context
 from tests.tools.output_files import files_below
 
@@ -111,6 +113,40 @@ def test_fields_that_do_not_fit_are_said_at_submit(tmp_path, fields, input_type,
     sink = builder.with_bucket_assigner(BucketAssigner.field_bucket_assigner(*fields)).build()
     with pytest.raises(ConfigurationError, match=said):
         sink.validate_input(input_type)
+
+
+AVRO = AvroSchema.parse_string(
+    '{"type": "record", "name": "it", "fields": [{"name": "n", "type": "long"}, '
+    '{"name": "kind", "type": "string"}]}'
+)
+NUMBERED = Types.ROW_NAMED(["n", "kind"], [Types.LONG(), Types.STRING()])
+WRITERS = {
+    "parquet": ParquetBulkWriters.for_row_type(NUMBERED),
+    "orc": OrcBulkWriters.for_row_type(NUMBERED),
+    "csv": CsvBulkWriters.for_schema(
+        CsvSchema.builder().add_number_column("n").add_string_column("kind").build()
+    ),
+    "avro": AvroBulkWriters.for_generic_record(AVRO),
+    "avro in parquet": AvroParquetWriters.for_generic_record(AVRO),
+}
+
+
+@pytest.mark.parametrize("bulk", WRITERS.values(), ids=WRITERS)
+def test_files_whose_type_still_has_the_field_of_the_folder_are_refused_at_submit(tmp_path, bulk):
+    builder = FileSink.for_bulk_format(str(tmp_path), bulk)
+    sink = builder.with_bucket_assigner(BucketAssigner.field_bucket_assigner("kind")).build()
+    with pytest.raises(ConfigurationError) as refused:
+        sink.validate_input(NUMBERED)
+    for part in ("['n', 'kind']", "have ['n']", "field_bucket_assigner", "keeps_fields=True"):
+        assert part in str(refused.value)
+    kept = BucketAssigner.field_bucket_assigner("kind", keeps_fields=True)
+    builder.with_bucket_assigner(kept).build().validate_input(NUMBERED)
+
+
+def test_columns_that_are_not_those_of_the_file_are_named():
+    columns = ColumnBatch(pa.RecordBatch.from_pydict({"n": [1]}), None)
+    with pytest.raises(ConfigurationError, match=r"\['n', 'kind'\], but .* have \['n'\]"):
+        WRITERS["parquet"].converted(columns, None)
 
 
 @pytest.mark.parametrize("fields", [(), ("a", "a"), ("",)])

@@ -1,5 +1,7 @@
 """What `on_error` takes, which errors count, and what is told of a record that was put aside."""
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.common import Types
@@ -142,6 +144,18 @@ def test_a_letter_says_what_where_and_when():
         "error_text": "division by zero", "traceback": letter.traceback,
         "operator": "Divides", "subtask": 0, "timestamp": 5, "processing_time": 1234,
     }  # fmt: skip
+
+
+def test_a_letter_is_shown_as_one_line_that_says_nothing_twice():
+    with StreamHarness(with_letters(lambda ds: ds.map(over).name("Divides"))) as harness:
+        harness.process_element(POISON, 5)
+        (letter,) = harness.values(1)
+    line = over.__code__.co_firstlineno + 2
+    place = f"Divides [0], {over.__code__.co_filename}:{line} in over"
+    assert str(letter) == f"('a', 0): ZeroDivisionError: division by zero ({place})"
+    text = "expected a number\nin 'a line'"
+    malformed = replace(letter, record="a line", error_text=text, traceback="")
+    assert str(malformed) == "ZeroDivisionError: expected a number in 'a line' (Divides [0])"
 
 
 class Unsendable:

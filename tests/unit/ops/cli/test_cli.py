@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -23,6 +24,12 @@ def test_taskmanagers_and_slots_say_how_many_subtasks_there_are():
 def test_one_of_them_alone():
     assert settings_of("job.py", "--taskmanagers", "2")[0] == {"parallelism.default": "2"}
     assert settings_of("job.py", "--slots", "2")[0] == {"taskmanager.numberOfTaskSlots": "2"}
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        parsed(["--version"])
+    assert capsys.readouterr().out == f"penstock {version('penstock')}\n"
 
 
 def test_a_setting_counts_more():

@@ -42,7 +42,7 @@ def test_what_is_given_becomes_settings(arguments, expected):
         (["--master", "local[2]"], "--master is about the Spark of a program's own driver"),
         (["--conf", "spark.a=b"], "--conf is about the Spark of a program's own driver"),
         (["-d", "--log-file", "x.log"], "--log-file is for a driver in the background"),
-        (["-d", "--json"], "--json is for a driver in the background"),
+        (["--json"], "--json needs -d"),
         (["-d", "-sae"], "with -d no client waits"),
     ],
 )
@@ -52,9 +52,10 @@ def test_what_is_about_another_driver_is_refused(arguments, told):
 
 
 @pytest.mark.parametrize("address", ["host", "host:", ":8081", "host:port", "ftp://host:8081"])
-def test_an_address_without_host_or_port_is_refused(address):
-    with pytest.raises(ConfigurationError, match="-m takes HOST:PORT"):
+def test_an_address_without_host_or_port_is_refused(capsys, address):
+    with pytest.raises(SystemExit, match="2"):
         settings("-m", address)
+    assert "-m/--jobmanager: takes HOST:PORT" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--token", "t"], ["--cacert", "f"], ["-sae"]])

@@ -1,5 +1,7 @@
 """Statistics of checkpoints (Flink CheckpointStatsTracker, CheckpointStatsHistory)."""
 
+import pytest
+
 from penstock.engine.model.job_events import CheckpointRestored
 from penstock.engine.model.messages.checkpoints import CheckpointFailureReason
 from penstock.ops.jobs.snapshots import Figures
@@ -50,6 +52,17 @@ def test_checkpoints_are_counted_by_how_they_went():
 def test_a_checkpoint_that_never_began_counts_as_failed_and_leaves_no_entry():
     now = ToldJob().runs().ends(1, **DECLINED).now_it_is().checkpoints
     assert (now.failed, now.history, now.latest_failed) == (1, (), None)
+
+
+@pytest.mark.parametrize("reason", ["COORDINATOR_SHUTDOWN", "TASK_CLOSING"])
+def test_a_checkpoint_that_met_the_end_of_its_job_has_not_failed_but_a_savepoint_has(reason):
+    met_an_end = {"location": None, "reason": CheckpointFailureReason[reason], "text": "FINISHED"}
+    told = ToldJob().runs().triggers(1).ends(1, **met_an_end)
+    now = told.now_it_is().checkpoints
+    assert (now.failed, now.in_progress, now.history, now.latest_failed) == (0, 0, (), None)
+    told.triggers(2, "SAVEPOINT").ends(2, "SAVEPOINT", **met_an_end)
+    now = told.now_it_is().checkpoints
+    assert (now.failed, now.latest_failed.checkpoint_id) == (1, 2)
 
 
 def test_savepoints_and_checkpoints_have_a_latest_one_each():

@@ -3,6 +3,7 @@
 from penstock.engine.model.ids import ExecutionVertexId
 from penstock.engine.model.job_events import CheckpointRestored, TaskManagerLost
 from penstock.engine.model.messages import ResetSubtasks
+from penstock.engine.model.messages.checkpoints import CheckpointFailureReason
 from penstock.ops.jobs.story_record import MOST_EVENTS, StoryKind
 from tests.tools.observation.job_records import PLACE, SOURCE, ToldJob, attempt
 
@@ -48,6 +49,14 @@ def test_completed_checkpoints_in_a_row_are_one_entry():
     kinds = [one.kind for one in job.now_it_is().story.events][1:]
     expected = ("CHECKPOINT", "CHECKPOINT_FAILED", "CHECKPOINT", "SAVEPOINT")
     assert kinds == [StoryKind[name] for name in expected]
+
+
+def test_a_checkpoint_that_met_the_end_of_a_task_is_no_failure():
+    job = ToldJob().status("RUNNING").runs()
+    reason = CheckpointFailureReason.TASK_CLOSING
+    job.triggers(1).ends(1, location=None, reason=reason, text="task Numbers[0] is FINISHED")
+    assert texts(job)[-1] == "checkpoint 1 was given up: task Numbers[0] is FINISHED"
+    assert job.now_it_is().story.events[-1].kind is StoryKind.CHECKPOINT
 
 
 def test_the_oldest_entries_are_forgotten_and_counted():

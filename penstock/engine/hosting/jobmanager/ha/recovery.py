@@ -52,7 +52,8 @@ class EndedJob(NotRescalable):
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None
     ) -> Callable[[float | None], str]:
-        raise SavepointFailed(f"no savepoint was taken: job {self._job_id} has ended")
+        what = "savepoint" if kind.is_savepoint else "checkpoint"
+        raise SavepointFailed(f"no {what} was taken: job {self._job_id} has ended")
 
     def checkpoints(self) -> CheckpointStatistics:
         return CheckpointStatistics()  # The other driver has them.

@@ -1,6 +1,7 @@
 """The jobs of this process: who holds slots, which of them nobody can use any more."""
 
 import gc
+from dataclasses import replace
 
 from penstock.engine.hosting.os.session_jobs import Cell, SessionJob, SessionJobs
 from penstock.engine.model.ids import JobId
@@ -51,6 +52,12 @@ def test_those_that_hold_slots_are_named_with_what_ends_them():
     assert "'job b' (3 slots, since " in text
     assert "job a" not in text
     assert "penstock.jobs()[1].cancel()" in text
+
+
+def test_a_job_of_a_session_is_ended_by_a_command():
+    busy = replace(job(Control("0123456789abcdef")), is_submitted=True)
+    text = session(busy).holders()
+    assert text.endswith("To end one, run `penstock cancel 01234567`.")
 
 
 def test_a_job_is_not_told_that_it_holds_its_own_slots():

@@ -4,6 +4,7 @@ import traceback
 
 import pytest
 
+from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.texts.bounded_text import MOST_OF_MESSAGE
 from penstock.engine.model.texts.error_text import headline_of, told_to_user, traceback_of
 
@@ -125,3 +126,12 @@ def test_half_characters_become_escapes_that_every_file_takes(told):
     text = told(raised(ValueError("half \ud800, whole \U0001f600")))
     assert "half \\ud800, whole \U0001f600" in text
     text.encode()
+
+
+@pytest.mark.parametrize("told", [traceback_of, told_to_user])
+def test_an_error_of_ours_is_named_without_its_module_but_one_of_the_user_with_it(told):
+    text = told(raised(ConfigurationError("no such option"), KeyError("x")))
+    assert "\nConfigurationError: no such option" in f"\n{text}"
+    assert "penstock.engine" not in text
+    users = type("Bad", (Exception,), {"__module__": "prices.checks"})
+    assert "prices.checks.Bad: too low" in told(raised(users("too low")))

@@ -1,6 +1,7 @@
 """Process functions with a broadcast side, element by element."""
 
 import pickle
+from operator import delitem, setitem
 
 import pytest
 
@@ -83,16 +84,39 @@ def test_broadcast_elements_have_no_key_and_keep_keyed_state_apart():
     assert set(keyed.snapshot().lists) == {"broadcast/rules"}
 
 
-def test_the_read_only_side_cannot_change_it():
-    class Clears(Rules):
-        def process_element(self, value, ctx):
-            ctx.get_broadcast_state(RULES).clear()
+def reading(element):
+    """An operator that calls this for each element of the read-only side."""
 
-    clears = Clears()
-    op = OperatorHarness(
-        BroadcastProcessOperator(UserFunction(clears.process_element, clears), ("rules",))
+    class Reads(Rules):
+        def process_element(self, value, ctx):
+            element(ctx)
+
+    reads = Reads()
+    return OperatorHarness(
+        BroadcastProcessOperator(UserFunction(reads.process_element, reads), ("rules",))
     )
-    with pytest.raises(UserError, match="process_broadcast_element only"):
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state.clear(),
+        lambda state: state.put("a", 1),
+        lambda state: state.put_all({"a": 1}),
+        lambda state: state.remove("a"),
+        lambda state: setitem(state, "a", 1),
+        lambda state: delitem(state, "a"),
+    ],
+)
+def test_the_read_only_side_cannot_change_it(change):
+    op = reading(lambda ctx: change(ctx.get_broadcast_state(RULES)))
+    with pytest.raises(UserError, match="'rules' can be changed in process_broadcast_element only"):
+        op.feed(["a"])
+
+
+def test_a_broadcast_state_is_asked_for_with_its_descriptor():
+    op = reading(lambda ctx: ctx.get_broadcast_state("rules"))
+    with pytest.raises(TypeError, match=r"MapStateDescriptor that broadcast.* was given, got 'rul"):
         op.feed(["a"])
 
 

@@ -29,6 +29,17 @@ def lines(frame, columns, order="", rows=None, chosen=None, encoding="utf-8"):
     return Screen(columns, None, encoding).lines(frame, chosen, order, rows)
 
 
+@pytest.mark.parametrize("order", JOB_ORDERS)
+def test_jobs_that_run_come_first(order):
+    assert [row.status for row in ordered(LIST, order)] == ["RUNNING", "RUNNING", "FAILED"]
+
+
+def test_a_sentence_that_has_no_room_ends_with_an_ellipsis():
+    problem = Frame(problem="no driver answers " * 90)
+    assert lines(problem, 60)[3].endswith("…")
+    assert "…" not in "".join(lines(Frame(problem="no driver answers " * 9), 60))
+
+
 @pytest.mark.parametrize("columns", [20, 33, 50, 77, 100, 121, 250])
 @pytest.mark.parametrize("rows", [2, 4, 8, 30, None])
 @pytest.mark.parametrize("frame", [LIST, JOB, Frame(problem="no driver answers " * 9)])
@@ -77,7 +88,7 @@ def test_orders_of_vertices():
 
 def test_orders_of_jobs():
     first = {order: ordered(LIST, order)[0].name[:6] for order in JOB_ORDERS}
-    assert first == {"newest": "prices", "name": "a job ", "longest": "a job "}
+    assert first == {"newest": "words", "name": "a job ", "longest": "a job "}
 
 
 def test_what_went_wrong_is_shown_with_what_is_known():
