@@ -5,6 +5,7 @@ Source: Flink HistoryServer; differs: paths exist with `/v1` before them, too, a
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
@@ -20,6 +21,7 @@ from penstock.ops.rest.access import TokenRule, access_of
 from penstock.ops.rest.answers import JSON, Answer, Asked, RestError
 from penstock.ops.rest.routes import Route
 
+_LOG: Final = logging.getLogger(__name__)
 _MOST_BYTES: Final = 1 << 20
 
 
@@ -83,7 +85,11 @@ class HistoryServer:
     def _refresh(self) -> None:
         interval_s = self._settings.get(HistoryServerOptions.REFRESH) / 1000
         while not self._ended.wait(interval_s):
-            self.library.refresh()
+            try:
+                self.library.refresh()
+            except Exception:
+                # The others are shown as they were, and looked for again.
+                _LOG.exception("archives NOT REFRESHED")
 
     def _config(self, _driver: object, _asked: Asked) -> Any:
         zone = time.localtime()
