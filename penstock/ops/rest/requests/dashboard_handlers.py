@@ -32,7 +32,7 @@ from penstock.ops.jobs.views.story import story
 from penstock.ops.metrics.entities import SubtaskScope, TaskManagerScope
 from penstock.ops.metrics.history_rings import Row
 from penstock.ops.rest.answers import Answer, Asked, RestError
-from penstock.ops.rest.pieces import pieces_of_archive
+from penstock.ops.rest.pieces import blocks_of, pieces_of_archive
 from penstock.ops.rest.requests.handlers import Driver, chosen_subtask, chosen_vertex
 
 _SWITCH: Final = re.compile(r"[a-z][a-z0-9-]*")
@@ -133,7 +133,7 @@ def job_archive(driver: Driver, asked: Asked) -> Answer:
     job = driver.job(asked)
     entries = archive.archive_of(job, environment(), driver.job_registry.figures)
     headers = {"Content-Disposition": f'attachment; filename="{job.job_id}"'}
-    return Answer(giving_way(pieces_of_archive(entries)), headers=headers)
+    return Answer(blocks_of(giving_way(pieces_of_archive(entries))), headers=headers)
 
 
 def vertex_table(driver: Driver, asked: Asked) -> Any:
