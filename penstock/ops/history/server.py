@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+from penstock.engine.hosting.os.listening import listen
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.rest import HistoryServerOptions
@@ -48,9 +49,9 @@ class HistoryServer:
             ) from error
         self.library = Library(directories, settings.get(HistoryServerOptions.RETAINED_JOBS))
         self._settings = settings
-        self._socket = _bound(host, settings.get(HistoryServerOptions.PORT))
+        self._sockets = _bound(host, settings.get(HistoryServerOptions.PORT))
         shown = f"[{host}]" if ":" in host else host
-        self.address = f"http://{shown}:{self._socket.getsockname()[1]}"
+        self.address = f"http://{shown}:{self._sockets[0].getsockname()[1]}"
         self.jobs = self.library.refresh()
         self._ended = threading.Event()
         self._server: Any = None
@@ -70,11 +71,12 @@ class HistoryServer:
         refreshing.start()
         try:
             if not self._ended.is_set():
-                self._server.run(sockets=[self._socket])
+                self._server.run(sockets=self._sockets)
         finally:
             self._ended.set()
             refreshing.join()
-            self._socket.close()
+            for one in self._sockets:
+                one.close()
 
     def stop(self) -> None:
         """End `run`. Any thread."""
@@ -108,11 +110,9 @@ class HistoryServer:
         return Answer(found, media=JSON)
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """Return a listening socket."""
+def _bound(host: str, port: int) -> list[socket.socket]:
     try:
-        family, *_, at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(at, family=family)
+        return listen(host, port)
     except OSError as error:
         raise ConfigurationError(
             f"the history server cannot listen at {host}:{port}: {error}. Choose another port with "
