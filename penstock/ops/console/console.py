@@ -224,6 +224,8 @@ class Console(JobObserver):
         self._say_that_it_restarts(len(reset.vertices), reset.checkpoint_id)
 
     def on_graph_replaced(self, replaced: GraphReplaced) -> None:
+        if replaced.is_first:
+            return
         subtasks = sum(parallelism_of(replaced.job_graph).values())
         if replaced.is_planned:
             kept = sum(one.vertex_id in replaced.kept for one in replaced.former)

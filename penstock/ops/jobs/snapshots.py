@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings
@@ -60,7 +61,7 @@ class VerticesReplaced:
     """Another generation of the job begins: what its vertices are from now on, and the number of its first attempts.
 
     `is_planned`: the former generation has handed over, so nothing is processed again. `checkpoint_id`: what the new one begins with; None:
-    nothing. `kept`: vertices whose attempts run on.
+    nothing. `kept`: vertices whose attempts run on. `is_first`: nothing of the job has run before.
     """
 
     vertices: tuple[VertexFacts, ...]
@@ -68,6 +69,7 @@ class VerticesReplaced:
     is_planned: bool
     checkpoint_id: int | None
     kept: frozenset[VertexId] = frozenset()
+    is_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +314,9 @@ class TaskManagerSnapshot:
     lost: str | None = None
 
 
+_NO_RESCALES: Final = Rescales()
+
+
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
     """A job. `timestamps`: when it last entered each status. `now_ms`: of this snapshot. `failures`: the newest ones, each with
@@ -336,7 +341,10 @@ class JobSnapshot:
 
     @property
     def rescales(self) -> Rescales | None:
-        """None: nobody has asked to rescale the job."""
+        """None: the job is not elastic, and nobody has asked to rescale it."""
+        is_adaptive = self.facts.elastic.settings.is_adaptive
+        if self.story.rescales is None and is_adaptive and self.facts.job_type is JobType.STREAMING:
+            return _NO_RESCALES
         return self.story.rescales
 
     @property

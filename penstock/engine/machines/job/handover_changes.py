@@ -345,6 +345,7 @@ class HandoverChanges:
             None if latest is None else latest.checkpoint_id,
             is_planned=status is JobStatus.RUNNING,
             kept=left.kept,
+            is_first=status is JobStatus.CREATED,
         )
         state.event_log.emit(replaced)
         state.checkpoints.restore_coordinators(left.kept)

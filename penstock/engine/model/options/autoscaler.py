@@ -151,12 +151,12 @@ class ElasticProfile(StrEnum):
 
 
 class ElasticOptions(OptionGroup, title="Elastic jobs"):
-    """When the Adaptive scheduler changes the parallelism of a running job."""
+    """When the parallelism of a running job changes: one of the Adaptive scheduler, a reactive one, one with an autoscaler, or any other since
+    somebody has first asked to rescale it."""
 
     PROFILE = one_of(ElasticProfile, str.lower)("penstock.elastic.profile", "penstock")
-    """Values of the options of this table that are not set. `flink`: their defaults. `penstock`: a cooldown of 10 s,
-    stabilization of 2 s at submission, and of 10 s later while TaskManagers are starting, a trigger after at most 5
-    s, and 16 rescales kept; because a rescale takes about a second. The tables of the autoscaler have both values."""
+    """Values of the options of this table and of the autoscaler's that are not set: `penstock`, or `flink` for Flink's
+    where they differ. A rescale takes about a second here, so the times are shorter."""
     MODE = one_of(("REACTIVE",), str.upper)("scheduler-mode")
     """`reactive`: the job uses all slots that there are, up to the max parallelism of its vertices."""
     WAIT_TIMEOUT = signed_duration(
@@ -182,14 +182,15 @@ class ElasticOptions(OptionGroup, title="Elastic jobs"):
     EXECUTING_STABILIZATION = duration(
         "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout", "1 min"
     )
-    """How long a job that could change waits for the rest of the slots that it wants."""
+    """How long a job that could change waits for the rest of the slots that it wants. In the profile `penstock` only
+    while TaskManagers are starting, if it is not set."""
     MAX_CHECKPOINT_FAILURES = within(whole, 1)(
         "jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures", "2"
     )
     """A change waits for the next completed checkpoint, or for so many failed ones."""
     MAX_TRIGGER_DELAY = duration("jobmanager.adaptive-scheduler.rescale-trigger.max-delay")
-    """How long a change waits for a checkpoint. Without it: one interval of checkpoints more than failed ones are
-    waited for; not at all if the job takes none."""
+    """How long a change waits for a checkpoint. Flink without it: one interval of checkpoints more than failed ones
+    are waited for. Not at all if the job takes none and it is not set."""
     PREFERS_FEW_TASKMANAGERS = flag(
         "jobmanager.adaptive-scheduler.prefer-minimal-taskmanagers", "true"
     )

@@ -7,10 +7,12 @@ import pytest
 from penstock.engine.hosting.observer import JobEnded, JobTick
 from penstock.engine.model.checkpoints import CheckpointMetrics, CheckpointType
 from penstock.engine.model.config import Settings
-from penstock.engine.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId
+from penstock.engine.model.graph.job_graph import JobGraph
+from penstock.engine.model.ids import AttemptId, ExecutionVertexId, JobId, ResourceId, VertexId
 from penstock.engine.model.messages import (
     CheckpointEnded,
     CheckpointFailureReason,
+    GraphReplaced,
     LogEvent,
     LogEvents,
     ResetSubtasks,
@@ -80,6 +82,13 @@ def test_a_start_that_lasts_is_said_once_and_frightens_nobody(said, monkeypatch)
             console.observe(JobTick(None))
 
     assert said(starts) == "penstock: starting 2 TaskManagers\n"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_first_start_with_the_slots_that_there_are_is_no_restart(said, is_first):
+    replaced = GraphReplaced(JobGraph(JobId("j"), "job"), (), 0, None, False, is_first=is_first)
+    text = said(lambda console: console.observe(replaced))
+    assert ("restarted" in text) is not is_first
 
 
 def event(subtask, text):
