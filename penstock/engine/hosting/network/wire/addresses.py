@@ -185,3 +185,11 @@ _BIND_HOST_OF: Final = {
     CONTROL_PORT: JobManagerAddressOptions.BIND_HOST.key,
     DATA_PORT: TaskManagerAddressOptions.BIND_HOST.key,
 }
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine answers to this name or address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
