@@ -46,12 +46,12 @@ def _listening(places: list[tuple[Any, tuple[Any, ...]]], port: int) -> list[soc
                 if error.errno not in _ABSENT:
                     raise
                 absent = error
-        if absent is not None and not made:
-            raise absent
     except BaseException:
         for one in made:
             one.close()
         raise
+    if absent is not None and not made:
+        raise absent
     return made
 
 
