@@ -158,6 +158,8 @@ def place_of(checkpoint_id: int | None) -> str:
 def _checkpoint(event: CheckpointEnded, at_ms: int) -> StoryEvent:
     number, is_savepoint = event.checkpoint_id, event.checkpoint_type.is_savepoint
     what = "savepoint" if is_savepoint else "checkpoint"
+    if event.reason is not None and event.reason.gives_up:
+        return StoryEvent(at_ms, StoryKind.CHECKPOINT, f"{what} {number} is given up: {event.text}")
     if event.location is None:
         text = f"{what} {number} failed ({event.reason}): {event.text}".rstrip(": ")
         return StoryEvent(at_ms, StoryKind.CHECKPOINT_FAILED, text)

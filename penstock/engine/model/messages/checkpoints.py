@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.engine.model.checkpoints import (
     CheckpointMetrics,
@@ -46,6 +46,20 @@ class CheckpointFailureReason(StrEnum):
     SUBSUMED = "SUBSUMED"
     ON_CANCELLATION_BARRIER = "ON_CANCELLATION_BARRIER"
     INPUT_END_OF_STREAM = "INPUT_END_OF_STREAM"
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether the checkpoint has become pointless, by a restart, a newer one or the end of the job: nothing is wrong with it."""
+        return self in _GIVING_UP
+
+
+_GIVING_UP: Final = frozenset({
+    CheckpointFailureReason.PERIODIC_SCHEDULER_SHUTDOWN,
+    CheckpointFailureReason.COORDINATOR_SUSPEND,
+    CheckpointFailureReason.COORDINATOR_SHUTDOWN,
+    CheckpointFailureReason.CHECKPOINT_SUBSUMED,
+    CheckpointFailureReason.TASK_CLOSING,
+})
 
 
 # ------------------------------------------------------------------ to and from tasks
