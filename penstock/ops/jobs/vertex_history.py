@@ -205,11 +205,7 @@ class JobHistory:
             return None
         sizes = self._of_checkpoint.get(vertex.facts.vertex_id, (_NONE, _NONE))
         row = [*_rates(pairs, len(alive)), _lag(alive, now_ms), *sizes]
-        for shares in (
-            [io.busy_ms_per_s for io in alive],
-            [io.backpressured_ms_per_s for io in alive],
-            [io.idle_ms_per_s for io in alive],
-        ):
+        for shares in zip(*_times_spent(pairs, alive), strict=True):
             row += [sum(shares) / len(shares), max(shares)]
         return row
 
@@ -239,6 +235,27 @@ def rates_between(io: TaskIo, before: TaskIo, seconds: float) -> list[float]:
     """Return records and bytes per second, in and out, between two reports of an attempt."""
     flows = zip(_FLOWS(io), _FLOWS(before), strict=True)
     return [(now - then) / seconds for now, then in flows]
+
+
+def _times_spent(
+    pairs: Sequence[_Pair], alive: Sequence[TaskIo]
+) -> Iterator[tuple[float, float, float]]:
+    """Yield for each subtask how many ms of a second it was busy, back-pressured and idle, between its two last reports.
+
+    What a report says of itself is a mean over the last minute: it stands only where there is nothing to compare.
+    """
+    former = {id(io): before for io, before, _ in pairs}
+    for io in alive:
+        before = former.get(id(io))
+        if before is not None:
+            busy = io.busy_ms - before.busy_ms
+            blocked = io.backpressured_ms - before.backpressured_ms
+            idle = io.idle_ms - before.idle_ms
+            total = busy + blocked + idle
+            if total > 0 and min(busy, blocked, idle) >= 0:
+                yield 1000 * busy / total, 1000 * blocked / total, 1000 * idle / total
+                continue
+        yield io.busy_ms_per_s, io.backpressured_ms_per_s, io.idle_ms_per_s
 
 
 def _rates(pairs: Sequence[_Pair], subtasks: int) -> list[float]:

@@ -162,6 +162,20 @@ def test_shares_of_time_are_told_as_mean_and_maximum_over_those_that_run():
     assert found["backPressuredTimeMsPerSecond.max"] == 0
 
 
+def test_shares_of_time_are_those_since_the_report_before():
+    """What a report says of itself is a mean over a minute."""
+    job = Looked(parallelism=1).runs(parallelism=1)
+    minute = {"busy_ms_per_s": 900.0, "idle_ms_per_s": 100.0}
+    job.has(attempt(SINK), busy_ms=54_000, idle_ms=6_000, **minute).look()
+    assert job.newest()["busyTimeMsPerSecond.mean"] == 900
+    job.now += 1_000
+    job.has(attempt(SINK), busy_ms=54_100, idle_ms=6_700, backpressured_ms=200, **minute).look()
+    found = job.newest()
+    assert found["busyTimeMsPerSecond.mean"] == found["busyTimeMsPerSecond.max"] == 100
+    assert found["backPressuredTimeMsPerSecond.max"] == 200
+    assert found["idleTimeMsPerSecond.max"] == 700
+
+
 def test_the_lag_is_that_of_the_lowest_watermark():
     job = Looked().runs()
     job.has(attempt(SINK, 0), watermark_ms=job.now - 70)
