@@ -21,7 +21,7 @@ function highest(/** @type {(number | null)[]} */ values) {
   return found;
 }
 
-/** Three quarters of the values are at most `usual`. One that is so many times as high leaves the scale, which ends at the other multiple. */
+/** Three quarters of the values are at most `usual`. One above this multiple of it leaves the scale, which ends at the other multiple. */
 const BURST = 4;
 const ROOM = 1.8;
 const LEAST_VALUES = 8;
