@@ -42,7 +42,6 @@ from penstock.engine.model.messages import (
     StartTaskManager,
     UserOutput,
 )
-from penstock.engine.model.messages.checkpoints import CheckpointFailureReason as Reason
 from penstock.engine.model.options.scheduling import ConsoleOptions
 from penstock.engine.model.states import JobStatus
 from penstock.engine.model.texts.amounts import counted
@@ -133,13 +132,6 @@ def _who(operator: str, subtasks: Sequence[int]) -> str:
 # ---------------------------------------------------------------------- console
 
 
-_EXPECTED: Final = frozenset({
-    Reason.PERIODIC_SCHEDULER_SHUTDOWN,
-    Reason.COORDINATOR_SUSPEND,
-    Reason.COORDINATOR_SHUTDOWN,
-    Reason.CHECKPOINT_SUBSUMED,
-    Reason.TASK_CLOSING,
-})
 _MOST_OF_HEADLINE: Final = 2000
 _FOLDED_MS: Final = 10_000
 _STARTS_LONG_S: Final = 2.0
@@ -246,7 +238,7 @@ class Console(JobObserver):
 
     def on_checkpoint_ended(self, ended: CheckpointEnded) -> None:
         """Print a failed checkpoint, unless a restart, a newer checkpoint or the end of the job made it pointless."""
-        if ended.reason is None or ended.reason in _EXPECTED:
+        if ended.reason is None or ended.is_given_up:
             return
         what = "savepoint" if ended.checkpoint_type.is_savepoint else "checkpoint"
         text = ended.text.splitlines()[-1] if ended.text else ""

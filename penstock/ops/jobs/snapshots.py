@@ -203,7 +203,7 @@ class SubtaskCheckpoint:
 class CheckpointSnapshot:
     """One checkpoint. `subtasks`: how many have to acknowledge. `acks`: those that have, by vertex. `location` None: it is not
     complete. `failure` None: it has not failed. `metadata_bytes`: size of its metadata file; 0: it has none. `ended_subtasks`: those that
-    had ended before it began, so they have no part in it.
+    had ended before it began, so they have no part in it. `is_given_up`: it failed because it had become pointless, so nothing is wrong.
     """
 
     checkpoint_id: int
@@ -218,6 +218,7 @@ class CheckpointSnapshot:
     is_discarded: bool = False
     metadata_bytes: int = 0
     ended_subtasks: Mapping[VertexId, frozenset[int]] = field(default_factory=dict)
+    is_given_up: bool = False
 
     @property
     def every_ack(self) -> list[SubtaskCheckpoint]:
@@ -252,17 +253,19 @@ class CheckpointBrief:
     straggler: tuple[VertexId, int] | None = None
     after_ms: int = -1
     is_missing: bool = False
+    is_given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsSnapshot:
-    """The checkpoints of a job. `history`: newest first, those in progress included. `figures`: of the newest 10,000 completed
+    """The checkpoints of a job. `given_up`: of `failed`, as in Flink. `history`: newest first, those in progress included. `figures`: of the newest 10,000 completed
     ones, by name. `briefs`: of those that have ended, newest first; failed ones are kept longer.
     """
 
     in_progress: int = 0
     completed: int = 0
     failed: int = 0
+    given_up: int = 0
     restored: int = 0
     history: tuple[CheckpointSnapshot, ...] = ()
     latest_completed: CheckpointSnapshot | None = None

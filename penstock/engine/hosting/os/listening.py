@@ -11,7 +11,7 @@ _ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 """What binding a loopback says where this machine has none of the kind."""
 _BACKLOG: Final = 128
 _TRIES: Final = 20
-"""So many ports may be free at one loopback only, one after the other, where any port is wanted."""
+"""How many ports in a row may be taken at one of the loopbacks, where any port is wanted."""
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
@@ -46,12 +46,12 @@ def _listening(places: list[tuple[Any, tuple[Any, ...]]], port: int) -> list[soc
                 if error.errno not in _ABSENT:
                     raise
                 absent = error
-        if absent is not None and not made:
-            raise absent
     except BaseException:
         for one in made:
             one.close()
         raise
+    if absent is not None and not made:
+        raise absent
     return made
 
 

@@ -4,7 +4,7 @@
 import { to } from "../base/address.js";
 import { count, counted, duration, exact } from "../base/format.js";
 import { html } from "../base/html.js";
-import { useLive } from "../base/live.js";
+import { useConnection, useLive } from "../base/live.js";
 import { Bound, Card, Facts, missing, Moment, State } from "../parts/common.js";
 import { pageOf, Pages } from "../parts/pages.js";
 import { SlotMap } from "../parts/slot_map.js";
@@ -98,10 +98,12 @@ function subtasks(/** @type {any} */ { tasks = {}, jobType }) {
 }
 
 function Running({ jobs, hasEnded }) {
+  const isLost = useConnection().state === "lost";
+  const known = isLost ? "ran when the driver last answered" : "running";
   const newest = [...jobs].sort((left, right) => right["start-time"] - left["start-time"]);
   const rows = newest.map((one, place) => ({ ...one, hasVerdict: place < MOST_VERDICTS }));
   return html`
-    <${Card} title=${jobs.length ? `${counted(jobs.length, "job")} running` : "No job is running"}>
+    <${Card} title=${jobs.length ? `${counted(jobs.length, "job")} ${known}` : "No job is running"}>
       <${Table}
         caption="Jobs that run" columns=${[JOB, STATE, SUBTASKS, BEGAN, LASTED, KIND]} rows=${rows} first="Began" keyOf=${(/** @type {any} */ job) => job.jid}
         empty=${hasEnded ? "All jobs of this driver have ended." : "This driver has no job yet. A program starts one with env.execute()."}

@@ -55,6 +55,8 @@ def running():
         buffers_in=3,
         buffers_out=2,
         late_records_dropped=4,
+        records_in=70,
+        bytes_in=700,
         **RATES | {"records_in_per_s": 2.0},
     )
 
@@ -72,6 +74,7 @@ def test_a_vertex_that_has_reported():
         "state": "RUNNING",
         "states": {"RUNNING": 2},
         "late-records-dropped": 4,
+        "total": {"records-in": 70, "records-out": 0, "bytes-in": 700, "bytes-out": 0},
         "busy": {"min": 0.01, "median": 0.5, "max": 0.99},
         "back-pressured": {"min": 0.0, "median": 0.0, "max": 0.0},
         "idle": {"min": 0.01, "median": 0.5, "max": 0.99},
