@@ -453,15 +453,17 @@ def list_jobs(options: argparse.Namespace) -> int:
 def info(one: Target, _: argparse.Namespace) -> Answer:
     """`penstock info`: a job with its vertices."""
     details = one.client.get(one.path)
-    state, began, lasted = details["state"], moment(details["start-time"]), details["duration"]
+    state, began = details["state"], moment(details["start-time"])
     since = details["timestamps"][state] or details["start-time"]
-    held = "" if state in ENDED else f", for {duration(details['now'] - since)}"
+    is_ended = state in ENDED
+    held = "" if is_ended else f", for {duration(details['now'] - since)}"
+    took = f", ran {duration(details['duration'])}" if is_ended else ""
     lines = [
         f"job {details['name']!r} ({details['jid']})",
-        f"status {state}, since {moment(since)}{held}; started {began}, ran {duration(lasted)}",
+        f"status {state}, since {moment(since)}{held}; started {began}{took}",
     ]
     with suppress(RemoteError):  # A history server has no metrics.
-        lines += [_totals(one, details)] if state in ENDED else []
+        lines += [_totals(one, details)] if is_ended else []
     for vertex in details["vertices"]:
         metrics = vertex["metrics"]
         lines.append(
