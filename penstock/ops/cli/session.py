@@ -17,9 +17,9 @@ from penstock.engine.hosting.program.settings import HOST_DEFAULTS
 from penstock.engine.hosting.reporting.say import say
 from penstock.engine.model.errors import ConfigurationError
 from penstock.ops.cli.detached import in_background, new_log, say_end
-from penstock.ops.cli.remote.targets import ENDED, answers, clients, is_session, overviews
+from penstock.ops.cli.remote.targets import ENDED, answers, clients, overviews
 from penstock.ops.cli.remote.texts import complain, shown
-from penstock.ops.remote.client import RemoteError, RestClient
+from penstock.ops.remote.client import LateAnswer, RemoteError, RestClient
 from penstock.ops.rest.address_book import drivers
 from penstock.ops.rest.server import current_server
 from penstock.ops.session.session import Session, session_settings
@@ -85,7 +85,7 @@ def stop_session(options: argparse.Namespace) -> int:
         running = [one for one in overviews(client) if one["state"] not in ENDED]
     client.change("DELETE", "/cluster")
     deadline = time.monotonic() + _END_WAIT_S
-    while is_session(client):
+    while _serves(client):
         if time.monotonic() > deadline:
             raise RemoteError(f"the session at {client.address} is still ending")
         time.sleep(_POLL_S)
@@ -95,6 +95,16 @@ def stop_session(options: argparse.Namespace) -> int:
         what += f". The next session of '{about['cluster-id']}' continues those of type STREAMING"
     value = {"address": client.address, "jobs": [one["jid"] for one in running]}
     return shown(value, options, f"session at {client.address}: {what}")
+
+
+def _serves(client: RestClient) -> bool:
+    """Raises LateAnswer: it is not known."""
+    try:
+        return bool(client.get("/session")["session"])
+    except LateAnswer:
+        raise
+    except RemoteError:
+        return False
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from penstock.engine.model.messages import FailureInfo
 from penstock.engine.model.own_places import is_ours
 from penstock.engine.model.texts.bounded_text import shortened
 from penstock.engine.model.texts.error_text import headline_of
+from penstock.engine.model.texts.redaction import without_credentials
 
 T = TypeVar("T")
 
@@ -74,7 +75,7 @@ def read_failure(failure: FailureInfo) -> FailureText:
     lines = text.splitlines()
     begins_with_error = bool(lines) and not lines[0].startswith(("Traceback", " "))
     headline = lines[0] if begins_with_error else headline_of(text, failure.kind)
-    headline = shortened(headline, _MOST_OF_HEADLINE)
+    headline = shortened(without_credentials(headline), _MOST_OF_HEADLINE)
     named = _CLASS.match(headline) if failure.is_user_code or not begins_with_error else None
     parts = {found[1]: found[2] for found in map(_PART.fullmatch, lines) if found is not None}
     return FailureText(

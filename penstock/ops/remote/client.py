@@ -41,6 +41,10 @@ class RemoteError(PenstockError):
         self.status = status
 
 
+class LateAnswer(RemoteError):
+    """A driver took a request and did not answer in time. It may be stopped or busy; it has not ended."""
+
+
 class OperationFailed(RemoteError):
     """An operation has ended without its result."""
 
@@ -221,7 +225,7 @@ class RestClient:
                 raise RemoteError(_refusal(error), error.code) from None
         except (OSError, ValueError, http.client.HTTPException) as error:
             cause = getattr(error, "reason", error)
-            raise RemoteError(
+            raise (LateAnswer if isinstance(cause, TimeoutError) else RemoteError)(
                 f"no driver answers at {self.address}: {cause}. `penstock list` shows those of "
                 "this "
                 "user."

@@ -33,6 +33,7 @@ from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.chain import ChainSpec
 from penstock.engine.model.graph.job_graph import JobGraph, JobVertex, OperatorInfo
 from penstock.engine.model.key_types import KeyType
+from penstock.engine.model.texts.bounded_text import bounded_str
 from penstock.engine.model.texts.type_texts import shown_type, type_with_defaults
 from penstock.engine.runtime.state.broadcast import ROLE, broadcast_info
 from penstock.engine.runtime.state.migration import change_of
@@ -209,7 +210,7 @@ class _OperatorCheck:
             # `open` of users may raise anything here, for example because a service is out of reach.
             text = (
                 f"its states are not known, because opening it raised {type(error).__name__}: "
-                f"{str(error)[:_ERROR_SHOWN]}. They are "
+                f"{bounded_str(error, _ERROR_SHOWN)}. They are "
                 "checked when the job starts."
             )
             yield self._made("", Outcome.UNKNOWN, text=text)

@@ -36,6 +36,7 @@ from penstock.engine.hosting.os.private_files import OwnFolder
 from penstock.engine.hosting.shipping.worker_files import WorkerFiles
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.program import ProgramSettings
+from penstock.engine.model.texts.bounded_text import bounded_str, cut
 
 KINDS: Final = (".zip", ".tar", ".tar.gz", ".tgz")
 
@@ -92,7 +93,7 @@ def _check_apart(target: str, others: Sequence[str]) -> None:
 def _check_content(path: str) -> None:
     for name, why in _faults(_entries(path)):
         raise ConfigurationError(
-            f"add_python_archive: {path!r} holds {name[:200]!r}, which {why}. Unpacking it "
+            f"add_python_archive: {path!r} holds {cut(name, 200)!r}, which {why}. Unpacking it "
             "would reach outside of its folder. Make "
             "the archive anew, from inside the folder that it is to hold, without links that "
             "lead out."
@@ -106,7 +107,7 @@ def _entries(path: str) -> list[_Entry]:
     except Exception as error:
         raise ConfigurationError(
             f"add_python_archive: {path!r} cannot be read as an archive: {type(error).__name__}: "
-            f"{str(error)[:500]}. Make it anew."
+            f"{bounded_str(error, 500)}. Make it anew."
         ) from error
 
 
@@ -136,9 +137,9 @@ def _faults(entries: Sequence[_Entry]) -> Iterator[tuple[str, str]]:
         elif one.link is not None and (
             _leaves(posixpath.join(folder, one.link)) or _goes_up_inside(one.link)
         ):
-            yield one.name, f"is a link to {one.link[:200]!r}"
+            yield one.name, f"is a link to {cut(one.link, 200)!r}"
         elif one.hard is not None and (_leaves(one.hard) or _goes_up_inside(one.hard)):
-            yield one.name, f"is a hard link to {one.hard[:200]!r}"
+            yield one.name, f"is a hard link to {cut(one.hard, 200)!r}"
         elif one.is_special:
             yield one.name, "is a device or a pipe"
         elif not links.isdisjoint(_above(folder)):

@@ -36,6 +36,7 @@ from penstock.engine.hosting.taskmanager.taskmanager import TaskManager
 from penstock.engine.hosting.taskmanager.user_modules import SharedModules
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import AttemptId
+from penstock.engine.model.texts.bounded_text import shortened
 
 
 class _Thread(threading.local):
@@ -136,12 +137,16 @@ class Reports:
 
     def ended(self, start_id: str, cause: str, *, was_refused: bool = False) -> None:
         """Raises: OSError: the supervisor is gone."""
-        report = {"ended": start_id, "cause": cause[:_MOST_OF_CAUSE], "was_refused": was_refused}
+        report = {
+            "ended": start_id,
+            "cause": shortened(cause, _MOST_OF_CAUSE),
+            "was_refused": was_refused,
+        }
         self._write_surely(report)
 
     def used_up(self, cause: str) -> None:
         """Raises: OSError: the supervisor is gone."""
-        self._write_surely({"used_up": cause[:_MOST_OF_CAUSE]})
+        self._write_surely({"used_up": shortened(cause, _MOST_OF_CAUSE)})
 
     def _write_surely(self, report: Mapping[str, object]) -> None:
         while not self._write(report):

@@ -42,7 +42,13 @@ from penstock.ops.cli.remote.targets import (
     taskmanagers_of,
 )
 from penstock.ops.cli.remote.texts import complain, duration, indented, moment, shown, tasks_text
-from penstock.ops.remote.client import RemoteError, RestClient, requirements_with, vertex_of
+from penstock.ops.remote.client import (
+    LateAnswer,
+    RemoteError,
+    RestClient,
+    requirements_with,
+    vertex_of,
+)
 
 Answer: TypeAlias = tuple[Any, str]
 """As it is printed with --json, and as text."""
@@ -75,7 +81,9 @@ def rescale(options: argparse.Namespace) -> int:
     names = {vertex["id"]: vertex["name"] for vertex in details["vertices"]}
     lines = [f"'{names[vertex_id]}' to {_bounds_text(wish)}" for vertex_id, wish in wanted.items()]
     value = {"job": one.job_id, "requirements": asked}
-    return shown(value, options, f"job {one.job_id} rescales: {', '.join(lines)}")
+    return shown(
+        value, options, f"job {one.job_id} rescales when it has the slots: {', '.join(lines)}"
+    )
 
 
 Bounds: TypeAlias = int | tuple[int, int]
@@ -453,15 +461,17 @@ def list_jobs(options: argparse.Namespace) -> int:
 def info(one: Target, _: argparse.Namespace) -> Answer:
     """`penstock info`: a job with its vertices."""
     details = one.client.get(one.path)
-    state, began, lasted = details["state"], moment(details["start-time"]), details["duration"]
+    state, began = details["state"], moment(details["start-time"])
     since = details["timestamps"][state] or details["start-time"]
-    held = "" if state in ENDED else f", for {duration(details['now'] - since)}"
+    is_ended = state in ENDED
+    held = "" if is_ended else f", for {duration(details['now'] - since)}"
+    took = f", ran {duration(details['duration'])}" if is_ended else ""
     lines = [
         f"job {details['name']!r} ({details['jid']})",
-        f"status {state}, since {moment(since)}{held}; started {began}, ran {duration(lasted)}",
+        f"status {state}, since {moment(since)}{held}; started {began}{took}",
     ]
     with suppress(RemoteError):  # A history server has no metrics.
-        lines += [_totals(one, details)] if state in ENDED else []
+        lines += [_totals(one, details)] if is_ended else []
     for vertex in details["vertices"]:
         metrics = vertex["metrics"]
         lines.append(
@@ -557,10 +567,12 @@ def checkpoints(one: Target, _: argparse.Namespace) -> Answer:
 
 
 def _await_end(one: Target) -> str:
-    """Wait until the job has ended, and return its last status. A driver that is gone has ended with its job."""
+    """Wait until the job has ended, and return its last status. A driver that is gone has ended with its job. Raises LateAnswer."""
     while True:
         try:
             status = str(one.client.get(f"{one.path}/status")["status"])
+        except LateAnswer:
+            raise
         except RemoteError:
             return "CANCELED"
         if status in ENDED:

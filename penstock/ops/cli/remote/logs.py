@@ -23,7 +23,7 @@ from penstock.ops.cli.remote.targets import (
     taskmanagers_of,
 )
 from penstock.ops.cli.remote.texts import complain, seconds, shown
-from penstock.ops.remote.client import FilePart, RemoteError, RestClient
+from penstock.ops.remote.client import FilePart, LateAnswer, RemoteError, RestClient
 
 # ---------------------------------------------------------------------- log reading
 # One log of a process, read over REST: its last lines, and what is added to it later.
@@ -282,6 +282,9 @@ def _follow(
         time.sleep(options.interval)
         try:
             ended = one.client.get(f"{one.path}/status")["status"] in ENDED
+        except LateAnswer as error:
+            complain(str(error))
+            continue
         except RemoteError:
             complain(f"the driver at {one.client.address} has ended")
             break

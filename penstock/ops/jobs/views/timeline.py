@@ -122,14 +122,14 @@ def _attempt(job: JobSnapshot, one: AttemptSnapshot, causes: Mapping[tuple[int, 
     ends.append(one.since[-1][1] if one.state.is_terminal else None)
     location = one.location
     known = causes.get((one.subtask, one.attempt)) or headline_of(one.cause, one.cause.strip())
-    cause = shortened(known, _MOST_OF_CAUSE)
+    cause = shortened(without_credentials(known), _MOST_OF_CAUSE)
     return {
         "subtask": one.subtask,
         "attempt": one.attempt,
         "state": str(one.state),
         "host": location and location.host,
         "taskmanager-id": location and taskmanager_name(job.job_id, location.resource_id),
-        "cause": without_credentials(cause) or None,
+        "cause": cause or None,
         "spans": [
             {"state": str(state), "from": at_ms, "to": end}
             for (state, at_ms), end in zip(one.since, ends, strict=True)
@@ -142,12 +142,12 @@ def _marks(job: JobSnapshot) -> Iterator[Json]:
         if one.kind in _MARKS:
             yield {"at": one.at_ms, "kind": str(one.kind), "text": without_credentials(one.text)}
     for root, _ in job.failures:
-        text = shortened(read_failure(root.failure).headline, _MOST_OF_CAUSE)
+        headline = without_credentials(read_failure(root.failure).headline)
         attempt_id = root.attempt_id
         yield {
             "at": root.at_ms,
             "kind": str(StoryKind.FAILURE),
-            "text": without_credentials(text),
+            "text": shortened(headline, _MOST_OF_CAUSE),
             "vertex-id": None if attempt_id is None else attempt_id.vertex_id,
             "subtask": None if attempt_id is None else attempt_id.subtask,
         }

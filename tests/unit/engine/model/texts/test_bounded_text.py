@@ -7,7 +7,13 @@ import pytest
 
 from penstock.common import Row
 from penstock.engine.model.errors import CancelSignal
-from penstock.engine.model.texts.bounded_text import bounded_repr, bounded_str, cut, cut_lines
+from penstock.engine.model.texts.bounded_text import (
+    bounded_repr,
+    bounded_str,
+    cut,
+    cut_lines,
+    shortened,
+)
 
 HUGE = 250_000_000
 
@@ -157,3 +163,9 @@ for thread in threads:
 def test_two_threads_make_texts_at_once():
     """In a process of its own: where Python 3.12 takes tracing amiss, the process crashes."""
     subprocess.run([sys.executable, "-c", THREADS], check=True)
+
+
+def test_a_text_for_one_line_ends_with_an_ellipsis_if_it_is_cut():
+    assert shortened("four words of text", 18) == "four words of text"
+    assert shortened("four words of text", 12) == "four words…"
+    assert len(shortened("x" * 100, 12)) == 12

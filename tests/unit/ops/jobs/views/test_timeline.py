@@ -32,11 +32,11 @@ def failed(told, one):
     return told.tell(ExecutionStateChanged(one, running, broken, 0, "UserCodeError"), 10)
 
 
-def restarted():
+def restarted(cause=CAUSE):
     """Subtask 0 of the source fails and restarts."""
     told = ToldJob().status("RUNNING", after_ms=2).runs(vertices=[SOURCE])
     failed(told, attempt())
-    failure = FailureInfo("UserCodeError", CAUSE, is_user_code=True)
+    failure = FailureInfo("UserCodeError", cause, is_user_code=True)
     told.tell(FailuresSeen(((FailureSeen(failure, told.now, "M[0]", attempt(), PLACE, 1), ()),)))
     told.status("RESTARTING").tell(
         ResetSubtasks((ExecutionVertexId(SOURCE, 0),), is_global=False, checkpoint_id=7), 5
@@ -138,6 +138,14 @@ def test_one_subtask_and_a_place_to_begin(subtask, offset, found):
     job = restarted().now_it_is()
     answer = timeline.of_vertex(job, job.vertex(SOURCE), subtask, offset)
     assert [(one["subtask"], one["attempt"]) for one in answer["attempts"]] == found
+
+
+def test_a_cause_that_is_cut_says_so_and_shows_no_part_of_a_password():
+    job = restarted(f"ValueError: {'x' * 280} http://me:password@host").now_it_is(3)
+    cause = timeline.of_vertex(job, job.vertex(SOURCE), None)["attempts"][0]["cause"]
+    (mark,) = [one for one in timeline.timeline(job)["marks"] if one["kind"] == "failure"]
+    assert cause == mark["text"]
+    assert (len(cause), cause[-1], "me:" in cause) == (300, "…", False)
 
 
 def test_a_page_of_attempts_of_many_subtasks():
