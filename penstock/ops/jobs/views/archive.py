@@ -6,7 +6,7 @@ fields only, and passes all other answers on unread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from penstock.ops.jobs.diagnosis.history import Since
