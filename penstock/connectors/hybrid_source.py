@@ -100,13 +100,13 @@ class HybridEnumerator(SplitEnumerator):
 
     def handle_source_event(self, subtask: int, event: object) -> None:
         assert isinstance(event, tuple), "a HybridReader sends pairs"
-        told, index = event
-        if told == OPENED:
+        kind, index = event
+        if kind == OPENED:
             self._begin(subtask, index)
-        elif told == FINISHED and index < self.index:
+        elif kind == FINISHED and index < self.index:
             following = [one for one in self._late if one > index]
             self.context.assign_splits(subtask, [SwitchTo(min(following, default=self.index))])
-        elif told == FINISHED:
+        elif kind == FINISHED:
             self._finished.add(subtask)
             if len(self._finished) == self.context.parallelism():
                 self._go_on()

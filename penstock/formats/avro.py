@@ -130,7 +130,7 @@ def spliced(file: BinaryIO, header: bytes, piece: FilePiece) -> _Spliced:
     return _Spliced(file, header, piece.stop)
 
 
-def block_behind(
+def block_after(
     file: BinaryIO, piece: FilePiece, header_size: int, number: int
 ) -> tuple[int, FilePiece | None]:
     """How many records block `number` of the piece has, counted from 0, and the part of the piece behind it; None: there is none, or
@@ -489,9 +489,9 @@ class AvroFormat(FileFormat):
                         read = number
                     blocks, read = blocks + 1, 0
             except Exception as error:  # fastavro raises many kinds of errors for bad bytes
-                records, behind = block_behind(file, left, len(header), blocks)
-                yield self._malformed(left, records - read, behind, error)
-                left = behind
+                records, after = block_after(file, left, len(header), blocks)
+                yield self._malformed(left, records - read, after, error)
+                left = after
             else:
                 return
 
@@ -500,12 +500,12 @@ class AvroFormat(FileFormat):
         yield from reader(stream, reader_schema=self._schema.with_values())
 
     def _malformed(
-        self, piece: FilePiece, records: int, behind: FilePiece | None, error: Exception
+        self, piece: FilePiece, records: int, after: FilePiece | None, error: Exception
     ) -> Malformed:
-        if behind is None:
+        if after is None:
             place = f"{shown(piece.path)}: a block behind byte {piece.start} and all that follows"
         else:
-            last = f"the last {records} records of the block before byte {behind.start}"
+            last = f"the last {records} records of the block before byte {after.start}"
             place = f"{shown(piece.path)}: {last}"
         failure = UserCodeError(
             f"{place}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "

@@ -317,16 +317,16 @@ class _Checked(io.RawIOBase):
         try:
             data = self._unpacked.read(len(buffer))
         except (EOFError, zlib.error, lzma.LZMAError) as error:
-            raise self._told(error) from error
+            raise self._refusal(error) from error
         except OSError as error:
             # With a number it is an error of the disk or of a server, which may pass.
             if error.errno is not None or is_remote(self._path):
                 raise
-            raise self._told(error) from error
+            raise self._refusal(error) from error
         buffer[: len(data)] = data
         return len(data)
 
-    def _told(self, error: Exception) -> RefusedForGood:
+    def _refusal(self, error: Exception) -> RefusedForGood:
         return RefusedForGood(
             f"The file {shown(self._path)} cannot be unpacked as {self._form}, which its first "
             f"bytes or its name say it is: {error}. Expected {_EXPECTED}, complete. If it is "

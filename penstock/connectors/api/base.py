@@ -54,17 +54,17 @@ class CommittingSplitReader(SplitReader):
     """
 
     to_commit: Mapping[Any, Any] = _NOTHING
-    _told: Mapping[Any, Any] = _NOTHING
+    _reported: Mapping[Any, Any] = _NOTHING
 
-    def not_yet_told(self) -> Mapping[Any, Any]:
+    def not_yet_reported(self) -> Mapping[Any, Any]:
         """The positions of `to_commit`, if they were not returned before.
 
         The attribute is not emptied here, because the other thread may be setting it.
         """
         positions = self.to_commit
-        if positions is self._told:
+        if positions is self._reported:
             return _NOTHING
-        self._told = positions
+        self._reported = positions
         return positions
 
     @abstractmethod
@@ -97,7 +97,7 @@ class CommittingReader(SourceReaderBase):
         """Opens the split reader; called once, with the first split."""
 
     @abstractmethod
-    def position_behind(self, batch: SplitBatch) -> Any:
+    def position_after(self, batch: SplitBatch) -> Any:
         """The position to commit once this batch was read; None: the position stays as it is."""
 
     def create_split_reader(self) -> SplitReader:
@@ -106,7 +106,7 @@ class CommittingReader(SourceReaderBase):
 
     def note_read(self, read: SplitBatch) -> None:
         super().note_read(read)
-        position = self.position_behind(read)
+        position = self.position_after(read)
         if position is not None:
             self._positions[read.split_id] = position
 
@@ -350,8 +350,8 @@ class _PollingReader(CommittingReader):
     def split_id(self, split: Shard) -> int:
         return split.number
 
-    def position_behind(self, batch: SplitBatch) -> Any:
-        return None if batch.behind is None else batch.behind.position
+    def position_after(self, batch: SplitBatch) -> Any:
+        return None if batch.after is None else batch.after.position
 
 
 class _PollingSplitReader(CommittingSplitReader):
@@ -395,7 +395,7 @@ class _PollingSplitReader(CommittingSplitReader):
         return Fetched()
 
     def commit(self) -> None:
-        for number, position in self.not_yet_told().items():
+        for number, position in self.not_yet_reported().items():
             poller = self._pollers.get(number) or self._ended.get(number)
             if poller is not None:
                 poller.acknowledge(position)

@@ -96,7 +96,7 @@ class ChangeStream(ABC):
         self._reader = reader
         self._maker = reading.maker
         self._where = reading.where
-        self._position = self._told = position
+        self._position = self._reported = position
 
     def poll(self) -> tuple[Batch, StreamSplit] | None:
         """Return records, and the split behind them; None: none for now. An empty batch only moves the position.
@@ -105,9 +105,9 @@ class ChangeStream(ABC):
         """
         changes: list[Change] = []
         self._fill(changes)
-        if self._position == self._told:
+        if self._position == self._reported:
             return None
-        self._told = self._position
+        self._reported = self._position
         batch = self._maker.batch(changes) if changes else NOTHING
         return batch, StreamSplit(self._position, self._reader.pieces)
 
@@ -175,7 +175,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 FINISHED: Final = "finished"
-"""A reader's event: (FINISHED, ranges): it has read them, and with checkpoints they are in a complete one. See `told_range`."""
+"""A reader's event: (FINISHED, ranges): it has read them, and with checkpoints they are in a complete one. See `reported_range`."""
 NO_CHECKPOINTS: Final = "no checkpoints"
 """A reader's event: the job takes none. Then one subtask reads everything, in order."""
 
@@ -185,7 +185,7 @@ class Forget:
     """Goes to a reader as a split: the enumerator has its finished ranges for good."""
 
 
-def told_range(split: SnapshotSplit) -> tuple[Any, ...]:
+def reported_range(split: SnapshotSplit) -> tuple[Any, ...]:
     """A finished range as plain data: its id, and its pieces."""
     pieces = tuple(
         (*piece.table, piece.low, piece.high, piece.after, piece.upto, piece.view.plain)
@@ -360,8 +360,8 @@ class CdcEnumerator(SplitEnumerator):
         self._finished = {}
         return StreamSplit(self._begin.position, pieces)
 
-    def _piece(self, told: Sequence[Any]) -> Piece:
-        schema, name, low, high, after, upto, view = told
+    def _piece(self, plain: Sequence[Any]) -> Piece:
+        schema, name, low, high, after, upto, view = plain
         return Piece(TableId(schema, name), low, high, after, upto, self._view_type(*view))
 
     def _connected(self) -> DriverSide:
@@ -389,7 +389,7 @@ class CdcReader(CommittingReader):
         super().__init__(context, commits=self._takes_checkpoints)
         self._open_database = open_database
         self._finished: dict[str, SnapshotSplit] = {}
-        self._to_tell: dict[int, tuple[str, ...]] = {}
+        self._to_report: dict[int, tuple[str, ...]] = {}
 
     def open_split_reader(self) -> CommittingSplitReader:
         return _CdcSplitReader(self._open_database(), acknowledges=not self._takes_checkpoints)
@@ -400,14 +400,14 @@ class CdcReader(CommittingReader):
     def split_ids(self, splits: Sequence[Any]) -> Sequence[Any]:
         return [one.split_id for one in splits if _is_open(one)]
 
-    def position_behind(self, batch: SplitBatch) -> Any:
-        return batch.behind.position if isinstance(batch.behind, StreamSplit) else None
+    def position_after(self, batch: SplitBatch) -> Any:
+        return batch.after.position if isinstance(batch.after, StreamSplit) else None
 
     def start(self) -> None:
         if not self._takes_checkpoints:
             self.context.send_source_event(NO_CHECKPOINTS)
         if self._finished:  # they were restored, so they are in a complete checkpoint
-            self._tell(tuple(self._finished))
+            self._report_finished(tuple(self._finished))
         if not self._open:
             self.context.send_split_request()
 
@@ -422,27 +422,29 @@ class CdcReader(CommittingReader):
 
     def note_read(self, read: SplitBatch) -> None:
         super().note_read(read)
-        split = read.behind
+        split = read.after
         if isinstance(split, SnapshotSplit) and split.is_finished:
             self._finished[split.split_id] = split
             if not self._takes_checkpoints:
-                self._tell((split.split_id,))
+                self._report_finished((split.split_id,))
 
     def before_checkpoint(self, checkpoint_id: int) -> None:
         super().before_checkpoint(checkpoint_id)
         if self._finished:
-            self._to_tell[checkpoint_id] = tuple(self._finished)
+            self._to_report[checkpoint_id] = tuple(self._finished)
 
     def snapshot_state(self) -> Sequence[Any]:
         return [*super().snapshot_state(), *self._finished.values()]
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         super().notify_checkpoint_complete(checkpoint_id)
-        found = taken_up_to(self._to_tell, checkpoint_id)
-        self._tell(found or ())
+        found = taken_up_to(self._to_report, checkpoint_id)
+        self._report_finished(found or ())
 
-    def _tell(self, split_ids: Sequence[str]) -> None:
-        found = tuple(told_range(self._finished[one]) for one in split_ids if one in self._finished)
+    def _report_finished(self, split_ids: Sequence[str]) -> None:
+        found = tuple(
+            reported_range(self._finished[one]) for one in split_ids if one in self._finished
+        )
         if found:
             self.context.send_source_event((FINISHED, found))
 
@@ -484,7 +486,7 @@ class _CdcSplitReader(CommittingSplitReader):
         return Fetched()
 
     def commit(self) -> None:
-        for split_id, position in self.not_yet_told().items():
+        for split_id, position in self.not_yet_reported().items():
             if split_id == STREAM and self._stream is not None:
                 self._stream.acknowledge(position)
 

@@ -72,8 +72,8 @@ def tls_refusal(error: BaseException | None, remedies: Mapping[str, str] = REMED
     for one in _chain(error):
         if isinstance(one, ssl.SSLCertVerificationError):
             if "mismatch" in one.verify_message or "not valid for" in one.verify_message:
-                told = one.verify_message.rstrip(".")
-                return f"its certificate is for another name: {told}. {remedies['name']}"
+                reason = one.verify_message.rstrip(".")
+                return f"its certificate is for another name: {reason}. {remedies['name']}"
             return f"its certificate is not trusted: {one.verify_message}. {remedies['authority']}"
         if isinstance(one, ssl.SSLError):
             reason = str(one.reason or "")

@@ -41,7 +41,7 @@ class HiddenParts(PartStore):
         self.base = base
         self._token = token
 
-    def unique_name(self, context: WriterContext, mark: str, behind: int) -> str:
+    def unique_name(self, context: WriterContext, mark: str, restored: int) -> str:
         return unique_name(context, mark)
 
     def kept(self, part: Part, checkpoint_id: int) -> Part:

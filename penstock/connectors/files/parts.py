@@ -170,7 +170,7 @@ class PartStore(ABC):
         """Look, at submission, whether files can be written. Raises: ConfigurationError."""
 
     @abstractmethod
-    def unique_name(self, context: WriterContext, mark: str, behind: int) -> str:
+    def unique_name(self, context: WriterContext, mark: str, restored: int) -> str:
         """A unique part of final names.
 
         `mark`: of the writer. `behind`: the checkpoint for which it has prepared last, or from which it was restored; 0: none.

@@ -72,11 +72,11 @@ class UploadKey:
     sink: str
     subtask: int
     attempt: int
-    behind: int
+    restored_id: int
     writer: str
 
     @staticmethod
-    def of(context: WriterContext, behind: int) -> UploadKey:
+    def of(context: WriterContext, restored_id: int) -> UploadKey:
         """The key of files that this writer begins behind a checkpoint."""
         sink = sink_of(context.job_prefix, context.operator_id)
         subtask = min(context.subtask, _MOST_SUBTASKS)
@@ -85,7 +85,7 @@ class UploadKey:
         # Uploads with a number that is cut are never taken for leftovers.
         attempt = min(context.attempt, _OF_BATCH - 1)
         return UploadKey(
-            sink, subtask, attempt, min(behind, _MOST_CHECKPOINTS), uuid.uuid4().hex[:6]
+            sink, subtask, attempt, min(restored_id, _MOST_CHECKPOINTS), uuid.uuid4().hex[:6]
         )
 
     @staticmethod
@@ -104,7 +104,9 @@ class UploadKey:
         )
 
     def __str__(self) -> str:
-        digits = f"{self.sink}{self.subtask:04x}{self.attempt:03x}{self.behind:07x}{self.writer}"
+        digits = (
+            f"{self.sink}{self.subtask:04x}{self.attempt:03x}{self.restored_id:07x}{self.writer}"
+        )
         return str(uuid.UUID(hex=digits))
 
     def is_left(self, context: WriterContext) -> bool:
@@ -113,7 +115,7 @@ class UploadKey:
         return (
             self.sink == sink_of(context.job_prefix, context.operator_id)
             and self.attempt < min(context.attempt, _OF_BATCH - 1)
-            and restored <= self.behind < _MOST_CHECKPOINTS
+            and restored <= self.restored_id < _MOST_CHECKPOINTS
             and self.subtask % context.parallelism == context.subtask
         )
 
@@ -157,8 +159,8 @@ class UploadParts(PartStore):
 
         reached("FileSink: cannot write to", self._address, tried)
 
-    def unique_name(self, context: WriterContext, mark: str, behind: int) -> str:
-        return str(UploadKey.of(context, behind))
+    def unique_name(self, context: WriterContext, mark: str, restored_id: int) -> str:
+        return str(UploadKey.of(context, restored_id))
 
     def create(self, hidden: str, final: str) -> PartOutput:
         if self._threads is None:
@@ -170,14 +172,14 @@ class UploadParts(PartStore):
 
     def drop(self, part: Part) -> None:
         if part.upload is not None:
-            with told():
+            with clear_errors():
                 self._objects.drop_upload(part.final, part.upload.upload_id)
 
     def drop_leftovers(self, context: WriterContext) -> None:
         self._drop_where(lambda key: key.is_left(context))
 
     def commit(self, parts: Sequence[Part]) -> None:
-        with told(), ThreadPoolExecutor(COMMITTED_AT_ONCE, "s3-commit") as threads:
+        with clear_errors(), ThreadPoolExecutor(COMMITTED_AT_ONCE, "s3-commit") as threads:
             visible = [one for one in threads.map(self._checked, parts) if one is not None]
             for _ in threads.map(self._complete, visible):
                 """Each one raises its error here."""
@@ -253,7 +255,7 @@ class UploadOutput:
         self.file: BinaryIO = cast("BinaryIO", CountedOutput(self._take))
 
     def seal(self) -> int:
-        with told():
+        with clear_errors():
             if self._waiting or not self._sent:
                 self._send(bytes(self._waiting))
                 self._waiting = bytearray()
@@ -261,7 +263,7 @@ class UploadOutput:
 
     def finish(self) -> Part:
         assert self._upload is not None, "it was sealed"
-        with told():
+        with clear_errors():
             etags = tuple(one.result() for one in self._sent)
             return Part("", self._path, (), Upload(self._upload.result(), etags, self._mark))
 
@@ -281,7 +283,7 @@ class UploadOutput:
         self._waiting += data
         most = PART_BYTES << (len(self._sent) // PARTS_OF_A_SIZE)
         while len(self._waiting) >= most:
-            with told():
+            with clear_errors():
                 self._send(bytes(memoryview(self._waiting)[:most]))
             del self._waiting[:most]
 
@@ -301,7 +303,7 @@ class UploadOutput:
 
 
 @contextlib.contextmanager
-def told() -> Generator[None]:
+def clear_errors() -> Generator[None]:
     """Raises: ExternalError for any OSError within."""
     try:
         yield
@@ -339,11 +341,11 @@ class HiddenUploads(ArrowParts):
             self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _rename(self, source: str, target: str) -> None:
-        with told():
+        with clear_errors():
             self._objects.rename(source, target)
 
     def _remove(self, path: str) -> None:
-        with told():
+        with clear_errors():
             self._objects.remove(path)
 
 
@@ -365,7 +367,7 @@ class _ObjectOutput:
     def finish(self) -> Part:
         upload = self._upload.finish().upload
         assert upload is not None, "it is one"
-        with told():
+        with clear_errors():
             self._objects.complete_upload(self._part.hidden, upload.upload_id, upload.etags)
         self._is_there = True
         return self._part
@@ -374,7 +376,7 @@ class _ObjectOutput:
         if not self._is_there:
             self._upload.discard(is_kept=is_kept)
         elif not is_kept:
-            with told():
+            with clear_errors():
                 self._objects.remove(self._part.hidden)
 
 

@@ -117,8 +117,8 @@ class LastError:
         """The client's error callback: a C function, for the reason given at `producing.RecordProducer`."""
 
     def reason(self) -> str:
-        told = [one for one in self._errors if one.name() != "_ALL_BROKERS_DOWN"]
-        return f" The client's last error: {told[-1].str()} ({told[-1].name()})." if told else ""
+        known = [one for one in self._errors if one.name() != "_ALL_BROKERS_DOWN"]
+        return f" The client's last error: {known[-1].str()} ({known[-1].name()})." if known else ""
 
     def refusal(self) -> str | None:
         """What a broker has refused for good, and what helps; None: nothing."""
@@ -387,9 +387,9 @@ def check_login(properties: Mapping[str, str], where: str) -> None:
     if _answers(client, last, properties):
         return
     servers = properties.get(BOOTSTRAP_SERVERS, "")
-    told = _told_by_tls(client_properties(found, where)) or last.refusal()
-    if told is not None:
-        raise ConfigurationError(f"{where}: cannot use the brokers at {servers}: {told}.")
+    known = _refusal_by_tls(client_properties(found, where)) or last.refusal()
+    if known is not None:
+        raise ConfigurationError(f"{where}: cannot use the brokers at {servers}: {known}.")
 
 
 def _answers(client: Any, last: LastError, properties: Mapping[str, str]) -> bool:
@@ -411,23 +411,23 @@ def _answers(client: Any, last: LastError, properties: Mapping[str, str]) -> boo
     return False
 
 
-def _told_by_tls(settings: Mapping[str, str]) -> str | None:
+def _refusal_by_tls(settings: Mapping[str, str]) -> str | None:
     """What a handshake of Python's tells; None: there is nothing wrong with TLS, or no broker is reached."""
     has_tls = settings.get(PROTOCOL, "plaintext").lower() in {"ssl", "sasl_ssl"}
     for host, port in addresses(settings.get(BOOTSTRAP_SERVERS, "")):
         try:
             with socket.create_connection((host, port), LOGIN_TIMEOUT_S) as sock:
                 if not has_tls:
-                    return _told_without_tls(sock)
+                    return _refusal_without_tls(sock)
                 with tls_context(settings).wrap_socket(sock, server_hostname=host):
                     continue
         except (OSError, ValueError) as error:
-            if has_tls and (told := told_by_handshake(error)):
-                return f"{host}:{port}: {told}"
+            if has_tls and (known := refusal_by_handshake(error)):
+                return f"{host}:{port}: {known}"
     return None
 
 
-def told_by_handshake(error: BaseException) -> str | None:
+def refusal_by_handshake(error: BaseException) -> str | None:
     """What is wrong with TLS if this ended a handshake, and what helps; None: nothing is."""
     if isinstance(error, TimeoutError | ConnectionResetError | ssl.SSLEOFError):
         return (
@@ -446,7 +446,7 @@ _REMEDIES: Final = {
 }
 
 
-def _told_without_tls(sock: socket.socket) -> str | None:
+def _refusal_without_tls(sock: socket.socket) -> str | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # nothing is said there

@@ -311,8 +311,8 @@ class KafkaReader(MessageReader):
         self._positions.update((split.partition, split.offset) for split in splits)
         super().add_splits(splits)
 
-    def position_behind(self, batch: SplitBatch) -> Any:
-        return None if batch.behind is None else batch.behind.offset
+    def position_after(self, batch: SplitBatch) -> Any:
+        return None if batch.after is None else batch.after.offset
 
 
 class KafkaSplitReader(CommittingSplitReader):
@@ -402,8 +402,8 @@ class KafkaSplitReader(CommittingSplitReader):
 
     def commit(self) -> None:
         """Commits to the group."""
-        told = self.not_yet_told()
-        places = [self._place(partition, offset) for partition, offset in told.items()]
+        positions = self.not_yet_reported()
+        places = [self._place(partition, offset) for partition, offset in positions.items()]
         try:
             if places:
                 self._consumer.commit(offsets=places, asynchronous=True)
@@ -423,11 +423,11 @@ class KafkaSplitReader(CommittingSplitReader):
         last = messages[-1].offset()
         if split.stop is not None and last >= split.stop:
             messages = [one for one in messages if one.offset() < split.stop]
-        behind = split.at(last + 1 if split.stop is None else min(last + 1, split.stop))
+        after = split.at(last + 1 if split.stop is None else min(last + 1, split.stop))
         batch = batch_of(messages, self._schema) if messages else None
         self._size_next(messages)
-        self._move(key, behind)
-        return [SplitBatch(NO_RECORDS if batch is None else batch, split.partition, behind)]
+        self._move(key, after)
+        return [SplitBatch(NO_RECORDS if batch is None else batch, split.partition, after)]
 
     def _move(self, key: tuple[str, int], split: KafkaSplit) -> None:
         """Notes that the partition was read up to here."""
@@ -494,9 +494,9 @@ class KafkaSplitReader(CommittingSplitReader):
             self._where, split.partition, split.offset, first, end, _lost(split, first), at,
         )  # fmt: skip
         self._consumer.incremental_unassign([place])
-        self._open[key] = behind = split.at(at)
-        self._moved.append(SplitBatch(NO_RECORDS, split.partition, behind))
-        if behind.is_over:
+        self._open[key] = after = split.at(at)
+        self._moved.append(SplitBatch(NO_RECORDS, split.partition, after))
+        if after.is_over:
             del self._open[key]
             self._over.append(split.partition)
         else:

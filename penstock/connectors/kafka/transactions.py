@@ -26,8 +26,8 @@ from penstock.connectors.kafka.client import (
     import_kafka,
     kafka_errors,
     make_client,
+    refusal_by_handshake,
     tls_context,
-    told_by_handshake,
 )
 from penstock.connectors.kafka.properties import (
     API_TIMEOUT_MS,
@@ -266,8 +266,8 @@ class BrokerConnection:
         try:
             yield
         except (OSError, ValueError, struct.error) as error:  # an SSLError is an OSError
-            if shakes_hands and (told := told_by_handshake(error)):
-                raise RefusedForGood(f"{self._at}: {told}.") from error
+            if shakes_hands and (known := refusal_by_handshake(error)):
+                raise RefusedForGood(f"{self._at}: {known}.") from error
             raise ExternalError(f"{self._at} does not answer: {error!r}.") from error
 
 

@@ -138,11 +138,11 @@ def check_login(broker: MqttSettings, where: str) -> None:
     """
     client = make_client(broker, where)
     client.connect_timeout = LOOK_TIMEOUT_S
-    told, answers = threading.Event(), []
+    answered, answers = threading.Event(), []
 
     def note(_client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         answers.append(reason)
-        told.set()
+        answered.set()
 
     client.on_connect = note
     try:
@@ -151,7 +151,7 @@ def check_login(broker: MqttSettings, where: str) -> None:
         if broker.has_tls and (doubt := tls_doubt(error)):
             raise ConfigurationError(f"{where}: {broker}: {doubt}.") from error
         return
-    told.wait(LOOK_TIMEOUT_S)
+    answered.wait(LOOK_TIMEOUT_S)
     client.disconnect()
     client.loop_stop()
     if answers and answers[0].is_failure:

@@ -183,7 +183,7 @@ class NatsLink:
         """What this gives on the event loop. A cancel of the task interrupts the wait, and leaves no lock of the future taken."""
         with uninterruptible():
             future = asyncio.run_coroutine_threadsafe(running, self._loop)
-            future.add_done_callback(self._tell)
+            future.add_done_callback(self._notify)
         try:
             with self._changed:
                 self._changed.wait_for(future.done, timeout_s + 2 * CONNECT_TIMEOUT_S)
@@ -193,7 +193,7 @@ class NatsLink:
                 future.cancel()
             raise
 
-    def _tell(self, _future: object) -> None:
+    def _notify(self, _future: object) -> None:
         with self._changed:
             self._changed.notify_all()
 
@@ -249,9 +249,9 @@ class NatsLink:
             )
         except Exception as error:
             # "No servers" hides what each of them said. What another try gets again is told first.
-            told = sorted((*errors, error), key=lambda one: not _is_refusal(one))[0]
+            chosen = sorted((*errors, error), key=lambda one: not _is_refusal(one))[0]
             await _closed(client, 0.1)  # the library waits for an end that TLS may never tell
-            raise told from (None if told is error else error)
+            raise chosen from (None if chosen is error else error)
         self._lost = lost
         return client
 

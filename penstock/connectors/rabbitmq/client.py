@@ -93,10 +93,10 @@ def check_login(
     try:
         connection = client.pika.BlockingConnection(parameters)
     except (client.pika.exceptions.AMQPError, OSError) as error:
-        told = refusal_of(error) or _doubt(config, client.pika, error)
-        if told is not None:
+        refusal = refusal_of(error) or _doubt(config, client.pika, error)
+        if refusal is not None:
             raise ConfigurationError(
-                f"{where}: the broker at {config.address} refuses the connection: {told}."
+                f"{where}: the broker at {config.address} refuses the connection: {refusal}."
             ) from error
         return
     try:

@@ -362,14 +362,14 @@ class MessagePublisher(ChannelThread):
             self._open += len(messages)
             self._open_bytes += sum(len(one.body) for one in messages)
         self.run_soon(self._publish)
-        self._tell_returned()
+        self._report_returned()
 
     def flush(self) -> None:
         """Waits until all messages are confirmed. Raises: ExternalError: some cannot be."""
         self._wait(1, 1)
-        self._tell_returned()
+        self._report_returned()
 
-    def _tell_returned(self) -> None:
+    def _report_returned(self) -> None:
         listener = self._listener
         if listener is None:
             return

@@ -92,7 +92,7 @@ def connect(address: RedisSettings, where: str, *, is_look: bool = False) -> Any
 
 
 @contextmanager
-def told(address: RedisSettings, where: str) -> Generator[None]:
+def clear_errors(address: RedisSettings, where: str) -> Generator[None]:
     """Tells errors of the client in one line.
 
     Raises: RefusedForGood: what another try cannot change. ExternalError: all else.

@@ -39,8 +39,8 @@ from penstock.connectors.redis.client import (
     RedisSettings,
     check_server,
     checked_name,
+    clear_errors,
     connect,
-    told,
 )
 from penstock.connectors.redis.entries import EntryReader, RowReader, ValueReader, checked_row_type
 from penstock.engine.model.errors import ConfigurationError
@@ -134,7 +134,7 @@ class StreamsEnumerator(AssignedSplits):
         found = {}
         try:
             for name in streams:
-                with told(self.settings, where):
+                with clear_errors(self.settings, where):
                     try:
                         found[name] = client.xinfo_stream(name)["last-generated-id"].decode()
                     except redis.exceptions.ResponseError as error:
@@ -315,7 +315,7 @@ class _StreamsReader(SplitReader):
         self._woken.clear()
         wanted = [split for name, split in self._splits.items() if name not in self._paused]
         batches, finished = [], []
-        with told(self.settings, self._where):
+        with clear_errors(self.settings, self._where):
             for split, (info, entries) in zip(wanted, self._read(wanted), strict=True):
                 batch, is_over = self._taken(split, info, entries)
                 if batch is not None:
@@ -357,7 +357,7 @@ class _StreamsReader(SplitReader):
     ) -> tuple[SplitBatch | None, bool]:
         """The batch of these entries, and whether the split is read to its end."""
         if info is not None and split.has_begun and (up_to := _lost(split, info)):
-            self._tell_of_losses(split, up_to)
+            self._report_losses(split, up_to)
         end = None if split.until is None else key_of(split.until)
         is_over = end is not None and (not entries or key_of(split.after) >= end)
         if end is not None and entries and key_of(entries[-1][0].decode()) >= end:
@@ -366,9 +366,9 @@ class _StreamsReader(SplitReader):
         if not entries:
             return None, is_over
         ids = [one[0].decode() for one in entries]
-        count = None if info is None else _count_behind(split, info, ids)
-        behind = replace(split, after=ids[-1], has_begun=True, count=count)
-        self._splits[split.stream] = behind
+        count = None if info is None else _count_after(split, info, ids)
+        moved = replace(split, after=ids[-1], has_begun=True, count=count)
+        self._splits[split.stream] = moved
         # An entry that was deleted inside of a stream has no fields.
         fields = [one[1] or {} for one in entries]
         self.bytes_read += sum(
@@ -378,9 +378,9 @@ class _StreamsReader(SplitReader):
         batch = self.settings.entries.batch(
             fields, stamps, lambda number: f"the entry {ids[number]} of {split.stream!r}"
         )
-        return SplitBatch(NO_RECORDS if batch is None else batch, split.stream, behind), is_over
+        return SplitBatch(NO_RECORDS if batch is None else batch, split.stream, moved), is_over
 
-    def _tell_of_losses(self, split: StreamSplit, up_to: str) -> None:
+    def _report_losses(self, split: StreamSplit, up_to: str) -> None:
         """Raises: RefusedForGood, unless the source may go on without them."""
         text = (
             f"{self._where}: entries of the stream {split.stream!r} on "
@@ -421,7 +421,7 @@ def _lost(split: StreamSplit, info: Any) -> str | None:
     return str(first if length else info["last-generated-id"].decode()) if is_lost else None
 
 
-def _count_behind(split: StreamSplit, info: Any, ids: Sequence[str]) -> int | None:
+def _count_after(split: StreamSplit, info: Any, ids: Sequence[str]) -> int | None:
     """How many entries the stream had ever got up to the last of these, which were read behind the split's position."""
     added = info.get("entries-added")
     if added is None or info["last-generated-id"].decode() == ids[-1]:

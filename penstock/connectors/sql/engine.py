@@ -159,7 +159,7 @@ def _is_refused(text: str) -> bool:
     return is_absent or any(one in text for one in _REFUSED_CONNECTION)
 
 
-def told(error: BaseException) -> str:
+def driver_text(error: BaseException) -> str:
     """The database's own words in one line, with the constraint, the table and the column that it names.
 
     What helps follows where the database has refused the connection.
@@ -442,7 +442,7 @@ class SqlAccess:
         try:
             yield
         except self._sa.exc.SQLAlchemyError as error:
-            text = told(error)
+            text = driver_text(error)
             raise error_of(f"{self.failed(what)}: {text}{self.advice(text)}", error) from error
 
     def advice(self, text: str) -> str:

@@ -484,11 +484,11 @@ class RowWriter:
 
         assert self._copy is not None, "only PostgreSQL copies"
         columns = [sql.Column(name, self._table.c[name].type) for name in self._columns]
-        beside = sql.Table(_BESIDE, sql.MetaData(), *columns, schema="pg_temp")
+        holding = sql.Table(_BESIDE, sql.MetaData(), *columns, schema="pg_temp")
         names, name = self._copy.names, self._copy.name
         empty = f"SELECT {names} FROM {name} WITH NO DATA"  # noqa: S608 - they are quoted
         make = f"CREATE TEMPORARY TABLE IF NOT EXISTS {_BESIDE} ON COMMIT DROP AS {empty}"
-        rows = sql.select(*[beside.c[name] for name in self._columns])
+        rows = sql.select(*[holding.c[name] for name in self._columns])
         adding = self._new_insert().from_select(list(self._columns), rows)
         return make.replace("%", "%%"), self._upsert(adding), f"TRUNCATE pg_temp.{_BESIDE}"
 

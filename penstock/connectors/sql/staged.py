@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.connectors.sql.engine import (
+    driver_text,
     error_of,
     import_sqlalchemy,
     make_engine,
     shown_url,
-    told,
     transaction,
 )
 from penstock.connectors.sql.values import SqlRow, are_naive, dumps_plain, loads_plain
@@ -384,5 +384,5 @@ class StagedRows:
         try:
             yield
         except self._sa.exc.SQLAlchemyError as error:
-            text = f"{_WHERE}: cannot {what} staged rows in {self.shown_url}: {told(error)}."
+            text = f"{_WHERE}: cannot {what} staged rows in {self.shown_url}: {driver_text(error)}."
             raise error_of(text, error) from error

@@ -408,9 +408,9 @@ def overtaking_readers(exchanges: Sequence[Exchange]) -> frozenset[int]:
         if not may_be_overtaken(edge.strategy for edge in mine)
     }
     waiting = {target for target in aligning if not _has_one_channel(into[target])}
-    behind = _reached(aligning, _neighbours((one.source, one.target) for one in exchanges))
+    after = _reached(aligning, _neighbours((one.source, one.target) for one in exchanges))
     before = _reached(waiting, _neighbours((one.target, one.source) for one in exchanges))
-    return frozenset(into.keys() - aligning - (behind & before))
+    return frozenset(into.keys() - aligning - (after & before))
 
 
 def _has_one_channel(mine: Sequence[Exchange]) -> bool:

@@ -57,7 +57,7 @@ class TaskSettings:
     may_leave_splits_unaligned: bool = False
     watch: WatchSettings = field(default_factory=WatchSettings)
     checks_threads: bool = False
-    tells_all_frames: bool = False
+    shows_all_frames: bool = False
     job_parameters: tuple[tuple[str, str], ...] = ()
     network: NetworkSettings = field(default_factory=NetworkSettings)
     blocking: BlockingSettings = field(default_factory=BlockingSettings)

@@ -184,7 +184,7 @@ class CheckpointBarrier:
             return self
         return self._with(is_unaligned=False, is_forced_aligned=True)
 
-    def behind_forced_aligned(self) -> CheckpointBarrier:
+    def after_forced_aligned(self) -> CheckpointBarrier:
         """The barrier as it goes on after such an edge: undoes `as_forced_aligned`."""
         if not self.options.is_forced_aligned:
             return self

@@ -129,7 +129,7 @@ class OperatorServices:
 NO_SERVICES: Final = OperatorServices(None, None, None, None)
 
 
-def told_to_nobody(_line: str) -> None:
+def ignore_line(_line: str) -> None:
     """Does nothing."""
 
 
@@ -164,7 +164,7 @@ class OperatorContext:
     """Whether the runtime mode is BATCH, in which the only watermark comes at the end of the input."""
     metrics: MetricGroup = field(default_factory=MetricGroup)
     """The metrics of the user's functions. The chain passes a group that the task reports."""
-    complain: Callable[[str], None] = told_to_nobody
+    complain: Callable[[str], None] = ignore_line
     """Logs a line for the people who run the job."""
     poison: PoisonRecords | None = None
     """Takes the records at which a function of the user raises; None: such an error fails the job."""

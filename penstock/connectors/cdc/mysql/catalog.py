@@ -14,7 +14,7 @@ from penstock.common.extras import extra
 from penstock.connectors.cdc.mysql.columns import encoding_of, key_part, type_of
 from penstock.connectors.cdc.options import CdcSettings
 from penstock.connectors.cdc.tables import Column, TableId, TableShape
-from penstock.connectors.sql.engine import DriverError, may_pass, told
+from penstock.connectors.sql.engine import DriverError, driver_text, may_pass
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 # ---------------------------------------------------------------------- connection
@@ -106,7 +106,7 @@ def errors(settings: MySqlSettings, where: str, does: str = "") -> Generator[Non
 def failure(settings: MySqlSettings, where: str, does: str, error: BaseException) -> ExternalError:
     """The error to raise for one of PyMySQL's."""
     what = f" {does}" if does else ""
-    text = f"{where}: the server {settings}{what} fails: {told(error)}."
+    text = f"{where}: the server {settings}{what} fails: {driver_text(error)}."
     if _TIMED_OUT in str(error):
         long_s = settings.timeout_s
         text += (

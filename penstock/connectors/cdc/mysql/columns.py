@@ -64,20 +64,22 @@ def correct(columns: Iterable[Any], shape: TableShape, where: str) -> None:
         if column is None:
             continue
         if one.enum_values:
-            one.enum_values = ["", *_told_members(one.enum_values[1:], column, shape, where)]
+            one.enum_values = ["", *_member_names(one.enum_values[1:], column, shape, where)]
         if one.set_values:
-            one.set_values = _told_members(one.set_values, column, shape, where)
+            one.set_values = _member_names(one.set_values, column, shape, where)
 
 
-def _told_members(told: Sequence[str], column: Column, shape: TableShape, where: str) -> list[str]:
+def _member_names(
+    members: Sequence[str], column: Column, shape: TableShape, where: str
+) -> list[str]:
     """The declared ones, if the binlog's may be the same; else those that the binlog tells."""
     declared = members_of(column.declared)
-    if len(declared) == len(told) and all(
-        a == b or not (a + b).isascii() for a, b in zip(declared, told, strict=True)
+    if len(declared) == len(members) and all(
+        a == b or not (a + b).isascii() for a, b in zip(declared, members, strict=True)
     ):
         return declared
-    if all(told):  # The client makes an empty text of what is not UTF-8.
-        return list(told)
+    if all(members):  # The client makes an empty text of what is not UTF-8.
+        return list(members)
     raise RefusedForGood(
         f"{where}: the column {column.name!r} of {shape.table} has other members now, and the "
         "binlog does not tell them in UTF-8. Stop the job with a savepoint, and submit it again "

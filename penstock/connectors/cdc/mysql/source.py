@@ -91,9 +91,9 @@ class MySqlDriverSide(DriverSide):
         if column.kind not in WHOLE:
             return None  # read as one range, in an order that does not depend on collations
         name, place = quoted(column.name), quoted(*table)
-        behind = "" if low is None else f"WHERE {name} > {int(low)}"
+        condition = "" if low is None else f"WHERE {name} > {int(low)}"
         # ruff: ignore[hardcoded-sql-expression] - names are quoted, the others are numbers
-        query = f"SELECT {name} FROM {place} {behind} ORDER BY {name} LIMIT 1 OFFSET {int(rows)}"
+        query = f"SELECT {name} FROM {place} {condition} ORDER BY {name} LIMIT 1 OFFSET {int(rows)}"
         with errors(self.settings, self._where, f"cutting {table} into ranges"):
             found = ask(self._connected(), query)
         return None if not found else int(found[0][0])
@@ -271,17 +271,17 @@ class BinlogStream(ChangeStream):
     def _lose(self, error: BaseException) -> None:
         """The next poll connects again. Raises: ExternalError: that has failed for a minute, or cannot succeed."""
         self.close()
-        told = failure(self.settings, self._where, "streaming its binlog", error)
+        refusal = failure(self.settings, self._where, "streaming its binlog", error)
         is_broken = isinstance(error, _Broken | OSError)
-        if isinstance(told, RefusedForGood) and not is_broken:
-            raise told from error
+        if isinstance(refusal, RefusedForGood) and not is_broken:
+            raise refusal from error
         now_s = time.monotonic()
         if self._broken_since_s is None:
             self._broken_since_s = now_s
             # As text: a handler that keeps the record would keep the connection.
-            _LOG.warning("%s Connecting again.", str(told))
+            _LOG.warning("%s Connecting again.", str(refusal))
         elif now_s > self._broken_since_s + _RETRY_S:
-            raise told from error
+            raise refusal from error
 
     def _connect(self) -> None:
         if self._broken_since_s is not None:

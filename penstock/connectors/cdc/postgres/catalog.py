@@ -14,7 +14,7 @@ from penstock.common.extras import extra
 from penstock.connectors.cdc.options import CdcSettings, ChangelogMode
 from penstock.connectors.cdc.postgres.columns import SETTINGS, WHOLE, type_of
 from penstock.connectors.cdc.tables import Column, TableId, TableShape
-from penstock.connectors.sql.engine import DriverError, may_pass, told
+from penstock.connectors.sql.engine import DriverError, driver_text, may_pass
 from penstock.engine.hosting.os.clock import each_within, within
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
@@ -106,7 +106,7 @@ def failure(
 ) -> ExternalError:
     """The error to raise for one of psycopg's."""
     what = f" {does}" if does else ""
-    text = f"{where}: PostgreSQL at {settings}{what} fails: {told(error)}."
+    text = f"{where}: PostgreSQL at {settings}{what} fails: {driver_text(error)}."
     return ExternalError(text) if may_pass(DriverError(error)) else RefusedForGood(text)
 
 

@@ -58,8 +58,8 @@ class TransactionView:
         if lsn >= self.high:
             return False
         # The number has 64 bits, of which the WAL has the lower half; both are near each other.
-        behind = (xid - self.xmax) % _XIDS
-        full = self.xmax + (behind if behind < _XIDS // 2 else behind - _XIDS)
+        distance = (xid - self.xmax) % _XIDS
+        full = self.xmax + (distance if distance < _XIDS // 2 else distance - _XIDS)
         return full < self.xmin or (full < self.xmax and full not in self.running)
 
     def is_passed(self, mark: tuple[int, int]) -> bool:

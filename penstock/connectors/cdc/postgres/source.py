@@ -219,7 +219,7 @@ class ReplicationStream(ChangeStream):
         try:
             self._read(changes)
             if time.monotonic() >= self._next_status_s:
-                self._tell(wants_reply=True)
+                self._confirm(wants_reply=True)
             self._check_heard()
         except self._psycopg.Error as error:
             # What was read before it stays: the position is behind it already.
@@ -229,7 +229,7 @@ class ReplicationStream(ChangeStream):
         self._safe = max(self._safe, position.lsn)
         if self._connection is not None:
             try:
-                self._tell()
+                self._confirm()
             except self._psycopg.Error as error:
                 self._lose(error)
 
@@ -252,7 +252,7 @@ class ReplicationStream(ChangeStream):
                 self._take(bytes(data), changes)
             elif length < 0:
                 raise self._ended(wire)
-            elif self._position != self._told or changes:
+            elif self._position != self._reported or changes:
                 break
             else:
                 is_ready = bool(select.select([wire.socket], [], [], _WAIT_S)[0])
@@ -270,7 +270,7 @@ class ReplicationStream(ChangeStream):
             if is_between and end > self._position.lsn:
                 self._position = LsnPosition(end)
             if wants_reply:
-                self._tell()
+                self._confirm()
 
     def _take_message(self, message: pgoutput.Message, changes: list[Change]) -> None:
         if isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete):
@@ -311,7 +311,7 @@ class ReplicationStream(ChangeStream):
         if time.monotonic() > self._heard_s + limit_s:
             raise self._psycopg.OperationalError(f"no answer within {limit_s:g} s")
 
-    def _tell(self, *, wants_reply: bool = False) -> None:
+    def _confirm(self, *, wants_reply: bool = False) -> None:
         """Confirms what is safe. What is only read is told as written, so that the server knows that we live."""
         self._next_status_s = time.monotonic() + _STATUS_EVERY_S
         now_us = time.time_ns() // 1000 - pgoutput.EPOCH_US
@@ -325,10 +325,10 @@ class ReplicationStream(ChangeStream):
     def _lose(self, error: BaseException) -> None:
         """The next poll connects again. Raises: RefusedForGood: another try cannot succeed."""
         self.close()
-        told = failure(self.settings, self._where, "streaming", error)
-        if isinstance(told, RefusedForGood):
-            raise told from error
-        _LOG.warning("%s Connecting again.", str(told))
+        refusal = failure(self.settings, self._where, "streaming", error)
+        if isinstance(refusal, RefusedForGood):
+            raise refusal from error
+        _LOG.warning("%s Connecting again.", str(refusal))
 
     def _connect(self) -> None:
         """Raises: ExternalError: there is no connection, or the slot is in use, for a minute."""

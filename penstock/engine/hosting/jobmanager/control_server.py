@@ -75,12 +75,12 @@ class ControlLink:
         if self.is_closing or sock is None or not hasattr(socket, "TCP_INFO"):
             return False
         try:
-            told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+            info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
         except OSError:
             return False
-        if len(told) < _TCP_INFO.size:
+        if len(info) < _TCP_INFO.size:
             return False
-        state, last_ack_ms = _TCP_INFO.unpack(told)
+        state, last_ack_ms = _TCP_INFO.unpack(info)
         return bool(state == _ESTABLISHED and last_ack_ms <= within_ms)
 
     def send(self, message: object) -> None:

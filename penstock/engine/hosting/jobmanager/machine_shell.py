@@ -46,7 +46,7 @@ from penstock.engine.model.states import ExecutionState, JobStatus
 _LOG: Final = logging.getLogger(__name__)
 
 
-def tell_of_generation(
+def announce_generation(
     effect: messages.GraphReplaced, coordinators: Coordinators, observer: JobObserver
 ) -> None:
     """Tell enumerators how many readers they have from now on, and observers what the job looks like.
@@ -173,8 +173,8 @@ class MachineShell:
         """
         self._feed(self._send_to_task, (attempt_id, message))
 
-    def _send_to_task(self, told: tuple[AttemptId, object]) -> None:
-        attempt_id, message = told
+    def _send_to_task(self, event: tuple[AttemptId, object]) -> None:
+        attempt_id, message = event
         resource_id = self.where.get(attempt_id)
         if resource_id is not None:
             self.links.send(resource_id, message)
@@ -246,10 +246,10 @@ class MachineShell:
                 reason = f"{effect.reason}; {host}".removesuffix(".")
                 lacks = f"{effect.available} of {effect.wanted}"
                 _LOG.warning("job=%s slots=%s MISSING cause=%s", self.job_id, lacks, reason)
-                told = messages.NotEnoughResources(
+                missing = messages.NotEnoughResources(
                     effect.available, reason, now_ms(), effect.is_final
                 )
-                self.feed_job(told)
+                self.feed_job(missing)
 
     def _do_deploy(self, effect: messages.DeployTask) -> None:
         key = effect.deployment.chain_blob
@@ -359,7 +359,7 @@ class MachineShell:
         """Another generation begins. Rows that the program has seen may come again, unless the former one has handed over."""
         kept = effect.kept
         self.where = {one: place for one, place in self.where.items() if one.vertex_id in kept}
-        tell_of_generation(effect, self._coordinators, self._parts.observer)
+        announce_generation(effect, self._coordinators, self._parts.observer)
         if not effect.is_planned and not self._streams.restart(set(effect.former)):
             self.feed_job(messages.FailJob(_not_restartable(_HANDED_OUT), now_ms()))
 

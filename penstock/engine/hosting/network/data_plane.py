@@ -293,9 +293,9 @@ class DataPlane:
         handle(self, connection, frame)
 
     def _handle_task_event(self, _connection: DataConnection, frame: DataFrame) -> None:
-        told = decode(bytes(frame.payload))
-        if isinstance(told, TaskEventFor):
-            self.task_events.publish(told.partition_id, told.event)
+        message = decode(bytes(frame.payload))
+        if isinstance(message, TaskEventFor):
+            self.task_events.publish(message.partition_id, message.event)
 
     def _handle_request(self, connection: DataConnection, frame: DataFrame) -> None:
         request = decode(bytes(frame.payload))

@@ -143,16 +143,16 @@ class StateReceiver:
             self._frames = []
             self._changed.notify_all()
 
-    def take(self, patience_s: float, check_goes_on: Callable[[], None]) -> bytes | None:
+    def take(self, patience_s: float, check_continues: Callable[[], None]) -> bytes | None:
         """Wait, and return the bytes, which nobody has checked yet; None: they are not kept there, or nothing came for so long.
 
-        Raises: what `check_goes_on` raises, which is called again and again.
+        Raises: what `check_continues` raises, which is called again and again.
         """
         try:
             with self._changed:
                 left_s, before = patience_s, 0
                 while self._filled < self._size and not self._has_failed and left_s > 0:
-                    check_goes_on()
+                    check_continues()
                     if not self._changed.wait(_CHECK_S):
                         left_s -= _CHECK_S
                     if self._filled > before:

@@ -191,7 +191,7 @@ def _stacks(
 def _cpu_ns(native_id: int) -> int | None:
     """Return for how long a thread of this process has run or waited for a processor; None: nobody tells, or it has ended."""
     try:
-        told = (_TASKS / str(native_id) / "schedstat").read_text("ascii").split()
-        return int(told[0]) + int(told[1])
+        numbers = (_TASKS / str(native_id) / "schedstat").read_text("ascii").split()
+        return int(numbers[0]) + int(numbers[1])
     except (OSError, ValueError, IndexError):
         return None

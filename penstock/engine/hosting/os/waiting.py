@@ -44,7 +44,7 @@ class _Readers:
 
     all: int = 0
     waiting: int = 0
-    tell: Callable[[], None] | None = None
+    notify: Callable[[], None] | None = None
 
 
 _READERS: Final[dict[JobId, _Readers]] = {}
@@ -77,7 +77,7 @@ class Reader:
         """The program has the job's error, or knows that there is none."""
         with _LOCK:
             if self._letting_go.alive:
-                _READERS[self._job_id].tell = None
+                _READERS[self._job_id].notify = None
 
     def let_go(self) -> None:
         """Nobody reads on. An error that no reader was given is shown now."""
@@ -100,7 +100,7 @@ def awaited(job_id: JobId) -> Generator[None]:
         reader.let_go()
 
 
-def owe(job_id: JobId, tell: Callable[[], None]) -> Given:
+def owe(job_id: JobId, notify: Callable[[], None]) -> Given:
     """Say that the job has failed. `tell`: shows the error; is called if all readers go before one was given it.
 
     Returns: when the program is given the error. NEVER: `tell` is not called.
@@ -109,7 +109,7 @@ def owe(job_id: JobId, tell: Callable[[], None]) -> Given:
         readers = _READERS.get(job_id)
         if readers is None:
             return Given.NEVER
-        readers.tell = tell
+        readers.notify = notify
         return Given.NOW if readers.waiting else Given.LATER
 
 
@@ -120,8 +120,8 @@ def _let_go(job_id: JobId) -> None:
         if readers.all:
             return
         del _READERS[job_id]
-    if readers.tell is not None:
-        readers.tell()
+    if readers.notify is not None:
+        readers.notify()
 
 
 class End(Protocol):

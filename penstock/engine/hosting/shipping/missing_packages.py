@@ -49,10 +49,10 @@ def missing_packages(archive: bytes) -> MissingPackages:
         return MissingPackages({})
     with zipfile.ZipFile(BytesIO(archive)) as modules:
         try:
-            told = modules.read(FILE)
+            data = modules.read(FILE)
         except KeyError:
             return MissingPackages({})
-    return MissingPackages(json.loads(told))
+    return MissingPackages(json.loads(data))
 
 
 def install(archives: Sequence[bytes]) -> list[MetaPathFinder]:

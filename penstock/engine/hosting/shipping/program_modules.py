@@ -166,8 +166,8 @@ def _paths(one: Distribution, name: str) -> Iterator[str]:
         if folder and file.partition(".")[0] == "__init__":
             yield folder
     if not record:  # Debian's packages and old setup.py: these name no file that can be compared.
-        told = one.read_text("top_level.txt")
-        for top in told.split() if told else [name.replace("-", "_")]:
+        listed = one.read_text("top_level.txt")
+        for top in listed.split() if listed else [name.replace("-", "_")]:
             yield top
             yield f"{top}.py"
             for suffix in _SUFFIXES:
@@ -313,7 +313,7 @@ def user_modules_archive(python_files: Sequence[str] = ()) -> bytes:
     """
     ownership = Ownership()
     loaded, foreign, places = _loaded_modules(ownership)
-    contents = {**companions(places, ownership), **modules_beside_main(ownership), **loaded}
+    contents = {**companions(places, ownership), **modules_next_to_main(ownership), **loaded}
     for path in python_files:
         contents.update(_named_file(Path(local_path(path) or path)))
     if foreign:
@@ -427,7 +427,7 @@ def _source_of(module: Any, path: str) -> bytes | None:
     return None
 
 
-def modules_beside_main(ownership: Ownership) -> dict[str, bytes]:
+def modules_next_to_main(ownership: Ownership) -> dict[str, bytes]:
     """Return the program's own modules next to the main script, which functions may import later; at most `_BESIDE_LIMIT`."""
     main = sys.modules.get("__main__")
     script = getattr(main, "__file__", None)

@@ -91,7 +91,7 @@ class BackgroundJobs:
             target=self._cancel_later, args=(name, wait_s), name=title, daemon=True
         ).start()
 
-    def close(self, told: set[ResourceId]) -> None:
+    def close(self, ending: set[ResourceId]) -> None:
         """End all. Never raises. Tasks that wait for a core are cancelled; the others get time to
         end. `told`: those that were told to end.
 
@@ -102,9 +102,9 @@ class BackgroundJobs:
         self._is_closing = True
         deadline = time.monotonic() + STOP_WAIT_S
         moment = time.monotonic() + _STARTING_S
-        for name in self.running() - told:
+        for name in self.running() - ending:
             self.threads[name].join(max(0.0, moment - time.monotonic()))
-        for name in self.running() - told:
+        for name in self.running() - ending:
             self.cancel_queued(name, deadline)
         for name in self.running():
             self.threads[name].join(max(0.0, deadline - time.monotonic()))

@@ -45,8 +45,8 @@ class Lines:
         self.sock = sock
         self._received = b""
 
-    def send(self, told: Any) -> None:
-        self.sock.sendall(json.dumps(told).encode() + b"\n")
+    def send(self, data: Any) -> None:
+        self.sock.sendall(json.dumps(data).encode() + b"\n")
 
     def receive(self) -> Any:
         """Return the next line; None: the other side has closed.

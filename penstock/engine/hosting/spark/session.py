@@ -351,12 +351,12 @@ def ensure_java() -> None:
             return
     raise ConfigurationError(
         f"Spark needs Java {_JAVA_MIN} or newer, and none was found (JAVA_HOME: {home or 'not set'}; on "
-        f"PATH: {_told(on_path, version)}). Install it (Debian: apt-get install openjdk-17-jre-headless; "
+        f"PATH: {_java_text(on_path, version)}). Install it (Debian: apt-get install openjdk-17-jre-headless; "
         "macOS: brew install openjdk@17) or set JAVA_HOME."
     )
 
 
-def _told(java: str | None, version: int | None) -> str:
+def _java_text(java: str | None, version: int | None) -> str:
     return f"{java} is Java {version}" if java and version else java or "no java"
 
 

@@ -67,8 +67,8 @@ class SparkLauncher:
     def lack_places(self, workers: set[WorkerId]) -> bool:
         return self.background_jobs.lack_places(workers)
 
-    def stop(self, worker_id: WorkerId, *, is_told: bool) -> None:
-        if is_told:
+    def stop(self, worker_id: WorkerId, *, is_notified: bool) -> None:
+        if is_notified:
             self.background_jobs.stop_later(worker_id)
         else:
             name = f"penstock-stop-{worker_id}"

@@ -72,7 +72,7 @@ class LoopThread:
     def is_alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def tell(self, call: Callable[[], object]) -> None:
+    def call_soon(self, call: Callable[[], object]) -> None:
         """Have the loop do this. Lost if the loop is over."""
         with contextlib.suppress(RuntimeError):  # The loop is closed.
             self.loop.call_soon_threadsafe(call)
@@ -88,7 +88,7 @@ class LoopThread:
                 answer.set_exception(error)
                 raise
 
-        self.tell(reply)
+        self.call_soon(reply)
         if not self.is_alive:
             return otherwise
         try:
@@ -180,7 +180,7 @@ class Launcher(Protocol):
     def lack_places(self, workers: set[worker_messages.WorkerId]) -> bool:
         """Whether some of these wait for a place and there is none for them."""
 
-    def stop(self, worker_id: worker_messages.WorkerId, *, is_told: bool) -> None:
+    def stop(self, worker_id: worker_messages.WorkerId, *, is_notified: bool) -> None:
         """Make sure that it ends. `is_told`: it was told to, and gets time for that. Returns at once."""
 
     def waiting(self) -> int:
@@ -271,18 +271,18 @@ class SharedWorkers:
 
     def want(self, start: WantedStart) -> None:
         """Host this TaskManager somewhere. Returns at once."""
-        self._loop.tell(lambda: self._on_want(start))
+        self._loop.call_soon(lambda: self._on_want(start))
 
     def registered(self, start_id: worker_messages.StartId) -> None:
-        self._loop.tell(lambda: self._feed(worker_messages.StartRegistered(start_id)))
+        self._loop.call_soon(lambda: self._feed(worker_messages.StartRegistered(start_id)))
 
     def drop(self, start_id: worker_messages.StartId, cause: str) -> None:
         """See that a TaskManager ends."""
-        self._loop.tell(lambda: self._on_drop(start_id, cause))
+        self._loop.call_soon(lambda: self._on_drop(start_id, cause))
 
     def leave(self, start_id: worker_messages.StartId, cause: str) -> None:
         """Have the worker of a TaskManager host nobody else."""
-        self._loop.tell(lambda: self._on_leave(start_id, cause))
+        self._loop.call_soon(lambda: self._on_leave(start_id, cause))
 
     def await_gone(self, start_ids: set[worker_messages.StartId], timeout_s: float) -> bool:
         """Wait until these TaskManagers are over. Returns: whether they are."""
@@ -304,7 +304,7 @@ class SharedWorkers:
 
     def make_room(self, workers: int, kind: worker_messages.WorkerKind | None = None) -> None:
         """End so many idle workers, so that others get their places. `kind`: whose workers stay. Returns at once."""
-        self._loop.tell(
+        self._loop.call_soon(
             lambda: self._feed(worker_messages.RoomWanted(workers, kind, monotonic_ms()))
         )
 
@@ -457,7 +457,7 @@ class SharedWorkers:
     def _end(self, worker_id: worker_messages.WorkerId, cause: str) -> None:
         _LOG.info("worker=%s ENDS cause=%s", worker_id, cause)
         self._links.send(worker_id, messages.Shutdown(cause))
-        self._launcher.stop(worker_id, is_told=worker_id in self._links)
+        self._launcher.stop(worker_id, is_notified=worker_id in self._links)
 
     def _on_ended(self, start_id: worker_messages.StartId, cause: str) -> None:
         start = self.wanted.pop(start_id, None)
@@ -512,11 +512,11 @@ class SharedWorkers:
 
     def _on_host_ended(self, worker_id: worker_messages.WorkerId, cause: str) -> None:
         """The Spark job of a worker is over. Any thread."""
-        self._loop.tell(lambda: self._lose(worker_id, cause))
+        self._loop.call_soon(lambda: self._lose(worker_id, cause))
 
     def _lose(self, worker_id: worker_messages.WorkerId, cause: str) -> None:
         self._links.forget(worker_id)
         if worker_id in self._machine.workers:
             _LOG.info("worker=%s LOST cause=%s", worker_id, cause)
-            self._launcher.stop(worker_id, is_told=True)
+            self._launcher.stop(worker_id, is_notified=True)
             self._feed(worker_messages.WorkerLost(worker_id, cause, monotonic_ms()))

@@ -67,7 +67,7 @@ class _Look:
     def __init__(self) -> None:
         self.is_over = threading.Event()
         self.answer: Interpreter | str | None = None
-        self.is_told = False
+        self.has_warned = False
 
     def begin(self, context: SparkContext) -> None:
         # A thread has its own job group; the caller's must stay as it is.
@@ -127,8 +127,8 @@ def check_workers(
     refusal = refusal_of(there, here, needs_pyarrow=needs_pyarrow)
     if refusal is not None:
         raise ConfigurationError(f"{refusal} {remedy_for(context.master)}")
-    if not look.is_told and there.pyarrow is not None and there.pyarrow != here.pyarrow:
-        look.is_told = True
+    if not look.has_warned and there.pyarrow is not None and there.pyarrow != here.pyarrow:
+        look.has_warned = True
         say(
             f"pyarrow is {there.pyarrow} in {there.executable} on {there.host}, and "
             f"{here.pyarrow} on the driver: one may not read what the other has written. "

@@ -34,29 +34,29 @@ _GC_THRESHOLD: Final = 50_000
 _SOUGHT_BY_PYARROW: Final = ("pandas", "dateutil", "pytz")
 
 
-def _configuration(worker: WorkerOrder, told: ChildOrder) -> TaskManagerConfig:
+def _configuration(worker: WorkerOrder, host: ChildOrder) -> TaskManagerConfig:
     from penstock.engine.hosting.network.wire import addresses
     from penstock.engine.hosting.network.wire.handshake import Credentials
     from penstock.engine.hosting.network.wire.tls import Identity
     from penstock.engine.hosting.taskmanager.config import TaskManagerConfig, with_executor
 
-    order = told.taskmanager
+    order = host.taskmanager
     return TaskManagerConfig(
-        resource_id=told.resource_id,
-        master_host=told.master_host,
-        master_port=told.master_port,
-        credentials=Credentials(Identity(told.identity.encode()), told.token, told.cluster_id),
+        resource_id=host.resource_id,
+        master_host=host.master_host,
+        master_port=host.master_port,
+        credentials=Credentials(Identity(host.identity.encode()), host.token, host.cluster_id),
         data=addresses.data_endpoint(
-            (told.master_host, told.master_port), order.addresses, bind_host=order.bind_host
+            (host.master_host, host.master_port), order.addresses, bind_host=order.bind_host
         ),
         slots=order.slots,
-        heartbeat_interval_s=told.heartbeat_interval_s,
-        silence_timeout_s=told.silence_timeout_s,
+        heartbeat_interval_s=host.heartbeat_interval_s,
+        silence_timeout_s=host.silence_timeout_s,
         task_settings=order.task_settings,
         supervisor_pid=worker.supervisor_pid,
         size=order.size,
         cores=worker.cores,
-        log_path=told.log_path,
+        log_path=host.log_path,
         spark_task=with_executor(worker.spark_task, worker.supervisor_pid),
     )
 
@@ -131,8 +131,8 @@ def _obey(residents: Residents, worker: WorkerOrder) -> None:
         if "end" in order:
             residents.end(order["end"])
             continue
-        told = from_plain(ChildOrder, order["host"])
-        residents.start(told.start_id, _configuration(worker, told))
+        host = from_plain(ChildOrder, order["host"])
+        residents.start(host.start_id, _configuration(worker, host))
 
 
 def _take_output(outputs: Outputs, worker: WorkerOrder) -> None:

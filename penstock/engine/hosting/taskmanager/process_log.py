@@ -127,7 +127,7 @@ class ProcessLog:
                 line = line_of(record, who.place, self._me)
                 self._file.write(self._form(line) + "\n")
                 if record.levelno >= TOLD_FROM and not _is_own_warning(record):
-                    self._tell(record, line, who)
+                    self._report(record, line, who)
             except Exception as error:  # A user's __str__, for example. The user's call goes on.
                 self._file.write(f"a line of {record.name} could not be logged: {error!r}\n")
         return True
@@ -173,7 +173,7 @@ class ProcessLog:
             while True:
                 yield self._waiting.get_nowait()
 
-    def _tell(self, record: logging.LogRecord, line: LogLine, who: Logging) -> None:
+    def _report(self, record: logging.LogRecord, line: LogLine, who: Logging) -> None:
         text = cut("\n".join(filter(None, (line.message, line.error))), MOST_OF_ERROR)
         event = LogEvent(
             int(record.created * 1000),

@@ -179,9 +179,9 @@ def _file_state(path: str) -> FileState:
 def _children() -> list[int]:
     """The processes that this one has started and that run. Linux only."""
     found: list[int] = []
-    for told in Path("/proc/self/task").glob("*/children"):
+    for listing in Path("/proc/self/task").glob("*/children"):
         try:
-            found += map(int, told.read_text("ascii").split())
+            found += map(int, listing.read_text("ascii").split())
         except OSError:  # The thread has ended, or the kernel does not tell.
             continue
     return found

@@ -117,7 +117,7 @@ class Hosted(Peer):
     ends_at: float | None = None
     why: str = ""
 
-    def tell_end(self, cause: str) -> None:
+    def report_end(self, cause: str) -> None:
         """Tell the JobManager that it is over, if it still listens, and remove its log."""
         with contextlib.suppress(OSError):  # The JobManager may be gone.
             lines = LogFolder(self.log_path).last_lines()
@@ -240,7 +240,7 @@ class Supervisor:
         except (OSError, ExternalError) as error:  # Of the pool: nobody else's errors come here.
             cause = f"connection to the driver ended: {error}"
         for hosted in list(self._hosted.values()):
-            hosted.tell_end(cause)
+            hosted.report_end(cause)
             self._last_cause = hosted.why or cause
         if self._pool is None:
             return self._last_cause
@@ -301,8 +301,8 @@ class Supervisor:
         is_stopped = self._child.is_stopped
         for peer in self._peers():
             progress = peer.progress + self._starved
-            told = ProcessStopped(peer.name) if is_stopped else Heartbeat(peer.name, progress)
-            self._send(peer, told)
+            message = ProcessStopped(peer.name) if is_stopped else Heartbeat(peer.name, progress)
+            self._send(peer, message)
 
     def _wait(self, now: float) -> str | None:
         wait_s = min(_TURN_S, max(0.0, self._next_beat - now))
@@ -333,7 +333,7 @@ class Supervisor:
         if hosted is None:
             return
         self._last_cause = cause = hosted.why or report["cause"]
-        hosted.tell_end(cause)
+        hosted.report_end(cause)
         hosted.close()
         if self._pool is not None:
             gone = HostedEnded(StartId(report["ended"]), cause, was_refused=report["was_refused"])
@@ -398,7 +398,7 @@ class Supervisor:
         silence_s = order["silence_timeout_s"]
         hosted = Hosted(name, None, silence_s, 0.0, log_folder=folder, log_path=log_path)
         self._hosted[start_id] = hosted
-        self._child.tell({
+        self._child.send({
             "host": {
                 **order,
                 "token": credentials.token,
@@ -425,7 +425,7 @@ class Supervisor:
             hosted.ends_at = time.monotonic() + _END_WITHIN_S
             hosted.why = cause
             start_id = next(name for name, one in self._hosted.items() if one is hosted)
-            self._child.tell({"end": start_id})
+            self._child.send({"end": start_id})
 
     def _kill(self, peer: Peer, reason: str) -> str:
         stacks = stacks_of_tasks(self._child.kill(DUMP_SIGNAL))

@@ -40,7 +40,7 @@ class _Sign:
 
     seen: tuple[str, int]
     since_ms: int
-    is_told: bool = False
+    has_warned: bool = False
 
 
 @dataclass(eq=False, repr=False)
@@ -100,8 +100,8 @@ class TaskWatchdog:
                 sign = _Sign(seen, now_ms)
             self._signs[task.attempt_id] = sign
             lasts_ms = now_ms - sign.since_ms
-            if lasts_ms >= self._settings.progress_timeout_ms and not sign.is_told:
-                sign.is_told = True
+            if lasts_ms >= self._settings.progress_timeout_ms and not sign.has_warned:
+                sign.has_warned = True
                 self._no_progress(task, lasts_ms, now_ms)
 
     def _no_progress(self, task: TaskThread, lasts_ms: int, now_ms: int) -> None:

@@ -87,7 +87,7 @@ class InputChannels(Protocol):
         ...
 
 
-def _tell_nobody(_checkpoint_id: int, _reason: CheckpointFailureReason) -> None:
+def _notify_nobody(_checkpoint_id: int, _reason: CheckpointFailureReason) -> None:
     """Tells nobody: whoever reads the elements sees the marker."""
 
 
@@ -107,12 +107,12 @@ class InputHooks:
     gets the data in flight by channel. `on_timer_set`: gets the time, on the `now_ms` clock, at which `on_timer` has to be called.
     """
 
-    on_abort: OnAbort = _tell_nobody
+    on_abort: OnAbort = _notify_nobody
     on_in_flight: OnInFlight = _keep_nothing
     on_timer_set: Callable[[int], None] = _never
 
 
-TOLD_TO_NOBODY: Final = InputHooks()
+NO_INPUT_HOOKS: Final = InputHooks()
 
 
 @dataclass(slots=True)
@@ -269,7 +269,7 @@ class InputCheckpoints:
         self._newest = found
         self._measure(found)
         is_late = action.is_unaligned and not found.barrier.is_unaligned
-        return found.barrier.as_unaligned() if is_late else found.barrier.behind_forced_aligned()
+        return found.barrier.as_unaligned() if is_late else found.barrier.after_forced_aligned()
 
     def _measure(self, found: _Collecting) -> None:
         self.alignment_ms = max(0, self._now_ms() - found.first_ms)

@@ -69,12 +69,12 @@ def _nobody() -> None:
 class EndHooks:
     """What a task tells and asks at its end.
 
-    `tell_waiting`: called when the task has reached its end and waits for one more checkpoint. `are_records_read`: whether
+    `notify_waiting`: called when the task has reached its end and waits for one more checkpoint. `are_records_read`: whether
     consumers have read everything. A checkpoint whose barriers overtake needs the task until then, because data on its way to
     a consumer is in no other task's snapshot.
     """
 
-    tell_waiting: Callable[[], None] = _nobody
+    notify_waiting: Callable[[], None] = _nobody
     are_records_read: Callable[[], bool] = _all_are
 
 
@@ -97,7 +97,7 @@ class SubtaskCheckpoints:
         self._final = FinalCheckpoint(is_needed=has_final_checkpoint)
         self._last_id = restored
         self._triggers: deque[CheckpointBarrier] = deque()
-        self._behind: deque[tuple[int, Callable[[], None]]] = deque()
+        self._after: deque[tuple[int, Callable[[], None]]] = deque()
         self._taking_id: int | None = None
         self._is_at_end = False
         self._hooks = hooks or EndHooks()
@@ -133,16 +133,16 @@ class SubtaskCheckpoints:
         """
         self._taking_id = None
         next_id = self._triggers[0].checkpoint_id if self._triggers else math.inf
-        while self._behind and self._behind[0][0] < next_id:
-            self._behind.popleft()[1]()
+        while self._after and self._after[0][0] < next_id:
+            self._after.popleft()[1]()
 
-    def behind(self, action: Callable[[], None]) -> None:
+    def run_after(self, action: Callable[[], None]) -> None:
         """Run an action that came after a trigger and must not be in its snapshot: now, or when that snapshot is taken."""
         newest = self._triggers[-1].checkpoint_id if self._triggers else self._taking_id
         if newest is None:
             action()
         else:
-            self._behind.append((newest, action))
+            self._after.append((newest, action))
 
     def is_news(self, barrier: CheckpointBarrier) -> bool:
         """False: this checkpoint, or a newer one, was taken or given up before."""
@@ -189,7 +189,7 @@ class SubtaskCheckpoints:
         self._is_at_end = True
         self._final.on_end_of_data()
         if not self._final.may_finish:
-            self._hooks.tell_waiting()
+            self._hooks.notify_waiting()
 
     @property
     def may_finish(self) -> bool:

@@ -48,8 +48,8 @@ class KeyKinds:
             if present.isdisjoint(self._former):
                 raise FinalError(
                     f"{self._owner} cannot restore its keyed state: its keys were written without "
-                    f"a declared type and were of class {_told(self._former)}, and the program's "
-                    f"keys are now of class {_told(present)}, so no record would find its state. "
+                    f"a declared type and were of class {_listed(self._former)}, and the program's "
+                    f"keys are now of class {_listed(present)}, so no record would find its state. "
                     "Select keys of the class that they had, or give the operator another uid and "
                     "start with 'execution.state-recovery.ignore-unclaimed-state: true' "
                     "(--allow-non-restored-state), which leaves its state behind."
@@ -105,5 +105,5 @@ def name_of(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _told(names: Iterable[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))

@@ -123,11 +123,11 @@ class KeyTaker(FunctionOperator):
         if self._kinds is not None:
             self._kinds.note(kinds)
         try:
-            return keys, self.told_apart(keys, state_keys(keys, kinds))
+            return keys, self.checked_keys(keys, state_keys(keys, kinds))
         except RefusedKey as error:
             raise self.keys.refused_key(error, keys, values) from None
 
-    def told_apart(self, keys: list[Any], skeys: list[Any]) -> list[Any]:
+    def checked_keys(self, keys: list[Any], skeys: list[Any]) -> list[Any]:
         """What stands for the keys. Raises: RefusedKey: see `KeyClasses.check`."""
         if skeys is not keys:
             if self._classes is None:

@@ -221,14 +221,14 @@ class PoisonRecords:
         values = [batch.values[place] for place in kept]
         return RowBatch(values, None if stamps is None else stamps[kept])
 
-    def _add(self, error: Exception, record: Any, timestamp: int | None, told: Exception) -> None:
+    def _add(self, error: Exception, record: Any, timestamp: int | None, shown: Exception) -> None:
         self.counter.inc()
         if self._rule.tag is not None:
-            self._letters.append(self._letter(error, record, timestamp, told))
+            self._letters.append(self._letter(error, record, timestamp, shown))
         now_ms = self._place.now_ms()
         if now_ms >= self._next_log_ms:
             self._next_log_ms = now_ms + LOG_EVERY_MS
-            self._log(error, record, told)
+            self._log(error, record, shown)
 
     def take(self) -> Tagged | None:
         """Remove and return the dead letters; None: there are none."""
@@ -243,16 +243,16 @@ class PoisonRecords:
 
     def close(self) -> None:
         """Log how many records no line has told of."""
-        untold = self.count - self._logged
-        if untold > 0:
+        unlogged = self.count - self._logged
+        if unlogged > 0:
             place = self._place
             place.complain(
                 f"operator='{place.operator}' subtask={place.subtask} poison_records={self.count} "
-                f"since_last_line={untold}"
+                f"since_last_line={unlogged}"
             )
 
     def _letter(
-        self, error: Exception, record: Any, timestamp: int | None, told: Exception
+        self, error: Exception, record: Any, timestamp: int | None, shown: Exception
     ) -> DeadLetter:
         kind = type(_own(error))
         is_builtin = kind.__module__ == "builtins"
@@ -261,7 +261,7 @@ class PoisonRecords:
             error_class=kind.__qualname__
             if is_builtin
             else f"{kind.__module__}.{kind.__qualname__}",
-            error_text=bounded_str(told, MOST_OF_ERROR_TEXT),
+            error_text=bounded_str(shown, MOST_OF_ERROR_TEXT),
             traceback=cut_lines(traceback_of(error, of_user=True), MOST_OF_TRACEBACK),
             operator=self._place.operator,
             subtask=self._place.subtask,
@@ -280,11 +280,11 @@ class PoisonRecords:
             # The record's own code may raise anything.
             return bounded_repr(record, MOST_OF_RECORD_TEXT)
 
-    def _log(self, error: Exception, record: Any, told: Exception) -> None:
+    def _log(self, error: Exception, record: Any, shown: Exception) -> None:
         place = self._place
         count = self.count
         since, self._logged = count - self._logged, count
-        text = " ".join(bounded_str(told, 500).split())
+        text = " ".join(bounded_str(shown, 500).split())
         place.complain(
             f"operator='{place.operator}' subtask={place.subtask} poison_records={count} "
             f"since_last_line={since} "

@@ -104,7 +104,7 @@ class SplitBatch:
 
     batch: Batch
     split_id: Any = None
-    behind: Any = None
+    after: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -402,7 +402,7 @@ class SourceOperator(Operator):
                 self._align()
         alignment = self.watermark_strategy.alignment
         if alignment is not None and self._is_due("report", now_ms, alignment.update_interval_ms):
-            self._tell()
+            self._report_watermark()
         return elements
 
     def _is_due(self, what: str, now_ms: int, interval_ms: int) -> bool:
@@ -417,7 +417,7 @@ class SourceOperator(Operator):
 
     # ------------------------------------------------------------------ alignment
 
-    def _tell(self) -> None:
+    def _report_watermark(self) -> None:
         """Report the watermark. An idle source holds nobody back; a source without a watermark reports nothing."""
         if self.watermarks.is_idle:
             self._report(MAX_WATERMARK)

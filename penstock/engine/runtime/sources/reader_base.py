@@ -83,10 +83,8 @@ class SourceReaderBase(SourceReader):
         """
         split = self._open.get(read.split_id)
         if split is not None:
-            behind = read.behind
-            self._open[read.split_id] = (
-                self.advanced(split, read.batch) if behind is None else behind
-            )
+            after = read.after
+            self._open[read.split_id] = self.advanced(split, read.batch) if after is None else after
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         self._open.update((self.split_id(split), split) for split in splits)

@@ -183,20 +183,20 @@ class Slices:
         if self._pace is not None:
             self._pace.rest(self._timing.clock_ns())
 
-    def keep_all(self, behind: Iterable[tuple[int, Element]]) -> None:
+    def keep_all(self, following: Iterable[tuple[int, Element]]) -> None:
         """Keep the rest, and the records `behind` it, for the attempt that goes on from the next snapshot."""
         rest = self.rest
         self._batch = None
-        self.kept = [*(() if rest is None else (rest,)), *records_of(behind)]
+        self.kept = [*(() if rest is None else (rest,)), *records_of(following)]
 
     def in_hand(
-        self, behind: Iterable[tuple[int, Element]]
+        self, following: Iterable[tuple[int, Element]]
     ) -> tuple[tuple[int, Batch | Tagged], ...]:
         """Return the records in hand, also dead letters of a source, without events: watermarks are generated again, and the end comes
         again. `behind`: what was read after the current batch.
         """
         rest = self.rest
-        return (*(self.kept or ()), *(() if rest is None else (rest,)), *records_of(behind))
+        return (*(self.kept or ()), *(() if rest is None else (rest,)), *records_of(following))
 
 
 def records_of(elements: Iterable[tuple[int, Element]]) -> list[tuple[int, Batch | Tagged]]:

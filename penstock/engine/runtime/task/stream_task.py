@@ -173,7 +173,7 @@ class StreamTask:
         return min(self._watermarks.values())
 
     @property
-    def told_watermark_ms(self) -> int:
+    def reported_watermark_ms(self) -> int:
         """As `watermark_ms`. In the chain of a source a later operator may make watermarks: then the last one of these."""
         if not self.input.is_source:
             return self.watermark_ms
@@ -195,13 +195,13 @@ class StreamTask:
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """All tasks have acknowledged the checkpoint, and it is written."""
-        self._tell(self.checkpoints.on_complete(checkpoint_id))
+        self._notify(self.checkpoints.on_complete(checkpoint_id))
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int) -> None:
         """The checkpoint was aborted. `latest_completed` -1: there is none."""
-        self._tell(self.checkpoints.on_abort(checkpoint_id, latest_completed))
+        self._notify(self.checkpoints.on_abort(checkpoint_id, latest_completed))
 
-    def _tell(self, notifications: Iterable[Notification]) -> None:
+    def _notify(self, notifications: Iterable[Notification]) -> None:
         for one in notifications:
             if isinstance(one, Completed):
                 self.chain.notify_checkpoint_complete(one.checkpoint_id)
@@ -302,8 +302,8 @@ class StreamTask:
         elif isinstance(element, EndOfData):
             self._ended_inputs.add(input_index)
             self._is_drained = self._is_drained and element.drain
-            is_told = element.drain and not self.input.is_source
-            self._current = self.chain.end_input(input_index) if is_told else iter(())
+            is_draining = element.drain and not self.input.is_source
+            self._current = self.chain.end_input(input_index) if is_draining else iter(())
         else:
             if isinstance(element, Watermark):
                 self._watermarks[input_index] = element.timestamp_ms

@@ -149,13 +149,13 @@ class _Unproven:
 class Complaints:
     """Logs refused connections, once for each address and for at most `_MAX_TOLD` addresses."""
 
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
 
     def of(self, address: str, cause: str) -> None:
         """Log the cause, unless the address was logged before."""
-        if address in self._told or len(self._told) >= _MAX_TOLD:
+        if address in self._reported or len(self._reported) >= _MAX_TOLD:
             return
-        self._told.add(address)
+        self._reported.add(address)
         _LOG.warning("peer=%s REFUSED cause=%s (told once for each address)", address, cause)
 
 
@@ -255,10 +255,10 @@ class Acceptor:
                 self.pause(error)
             return  # Otherwise the peer is gone already.
         sock.setblocking(False)
-        told = address[0] if isinstance(address, tuple) else "a process of this machine"
+        peer = address[0] if isinstance(address, tuple) else "a process of this machine"
         refusal = refusal_of(sock)
         if refusal is not None:
-            self._complaints.of(told, refusal)
+            self._complaints.of(peer, refusal)
             sock.close()
             return
         if len(self._unproven) >= MAX_UNPROVEN:
@@ -267,7 +267,7 @@ class Acceptor:
         if isinstance(address, tuple):
             sock = TlsSocket(sock.detach(), self._context, is_server=True)
             sock.setblocking(False)
-        one = _Unproven(sock, told, time.monotonic() + LIMIT_SECONDS)
+        one = _Unproven(sock, peer, time.monotonic() + LIMIT_SECONDS)
         self._unproven[one] = None
         self._selector.register(sock, selectors.EVENT_READ, one)
 

@@ -149,8 +149,8 @@ def text_of(line: LogLine) -> str:
     """Return the line as text, without a line feed. A message or error of several lines follows as it is."""
     at = _local(line.at_s).strftime("%Y-%m-%d %H:%M:%S")
     millis = int(line.at_s * 1000) % 1000
-    told = without_credentials(f"{line.message}\n{line.error}" if line.error else line.message)
-    return f"{at},{millis:03d} {line.level:<7} {line.logger}{_where(line)} - {told}"
+    text = without_credentials(f"{line.message}\n{line.error}" if line.error else line.message)
+    return f"{at},{millis:03d} {line.level:<7} {line.logger}{_where(line)} - {text}"
 
 
 def json_of(line: LogLine) -> str:

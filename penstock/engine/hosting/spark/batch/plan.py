@@ -306,11 +306,11 @@ class StageMetrics:
 @dataclass(frozen=True, slots=True)
 class StageSettings:
     """What the configuration says of all stages. `memory`: bytes of encoded input that a keyed subtask may hold
-    (`execution.sorted-inputs.memory`). `tells_all_frames`: see `failure_info`. `has_user_metrics`: whether functions have metrics.
+    (`execution.sorted-inputs.memory`). `shows_all_frames`: see `failure_info`. `has_user_metrics`: whether functions have metrics.
     """
 
     memory: int = 128 << 20
-    tells_all_frames: bool = False
+    shows_all_frames: bool = False
     reports_metrics: bool = True
     has_user_metrics: bool = True
 

@@ -39,7 +39,7 @@ def write_partition(folder: str, partition: int, messages: Iterable[bytes]) -> S
         for message in messages:
             sink.write(_LENGTH.pack(len(message)))
             sink.write(message)
-            at = at.behind(message)
+            at = at.after(message)
             size += _LENGTH.size + len(message)
         end = _LENGTH.pack(0) + at.packed()
         sink.write(end)
@@ -72,12 +72,12 @@ class SpoolStream:
         (size,) = _LENGTH.unpack(self._take(_LENGTH.size))
         if not size:
             self.is_over = True
-            told = Position.unpacked(self._take(len(self.position.packed())))
-            if told != self.position:
-                self._damaged(told)
+            stated = Position.unpacked(self._take(len(self.position.packed())))
+            if stated != self.position:
+                self._damaged(stated)
             return None
         message = self._take(size)
-        self.position = self.position.behind(message)
+        self.position = self.position.after(message)
         return message
 
     def close(self) -> None:

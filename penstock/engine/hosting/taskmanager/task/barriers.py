@@ -76,13 +76,13 @@ class OutputBarriers:
             )
         return PartitionHooks(
             self.attempt.processor.notify_output,
-            self._tell_read_whole,
+            self._notify_read_whole,
             self.in_flight.of_edge(edge) if output.may_be_overtaken else None,
             output.may_be_overtaken,
             producer,
         )
 
-    def _tell_read_whole(self) -> None:
+    def _notify_read_whole(self) -> None:
         """Wake the task: it takes checkpoints until its consumers have read its last record, and
         may now be able to end.
         """

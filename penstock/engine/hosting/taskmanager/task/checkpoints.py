@@ -244,7 +244,7 @@ class Handover:
         receiver = StateReceiver(handle.size)
         request = messages.StateRequest(handle.path, handle.offset)
         plane.consumers.request_state(holder, request, receiver)
-        data = receiver.take(PATIENCE_S, self._attempt.check_goes_on)
+        data = receiver.take(PATIENCE_S, self._attempt.check_continues)
         if data is not None and zlib.crc32(data) == handle.checksum:
             return data
         # The next part would most likely cost the same time.
@@ -388,7 +388,7 @@ class TaskCheckpoints:
 
         Raises: CheckpointDamaged, naming the file; CheckpointIoError; CancelSignal.
         """
-        self._attempt.check_goes_on()
+        self._attempt.check_continues()
         data = self._handover.read(handle)
         if data is None and self._copies is not None:
             data = self._copies.read(handle)

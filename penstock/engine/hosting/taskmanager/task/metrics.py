@@ -522,7 +522,7 @@ class TaskMetrics:
             busy_ms_per_s=spent.shares.busy,
             idle_ms_per_s=spent.shares.idle,
             backpressured_ms_per_s=spent.shares.backpressured,
-            watermark_ms=task.told_watermark_ms,
+            watermark_ms=task.reported_watermark_ms,
             late_records_dropped=task.chain.late_records_dropped,
             buffers_in=built.buffers_in,
             buffers_out=built.buffers_out,

@@ -184,7 +184,7 @@ class RemoteInputChannel(InputChannel):
                 self.queued_bytes += len(payload)
                 self.credit.on_backlog(backlog)
                 is_answer, self._is_answered = not self._is_answered, True
-                credit = self._credit_to_tell()
+                credit = self._credit_to_announce()
         except (BufferReordering, EngineBug) as error:
             self.on_error(error)
             return
@@ -194,9 +194,9 @@ class RemoteInputChannel(InputChannel):
             self.notify_data()
         if announced is not None:
             self.gate.on_channel_announced(self, announced, sequence)
-        self._tell(credit)
+        self._announce_credit(credit)
         if is_answer:
-            self._tell_what_has_changed()
+            self._announce_changes()
 
     def on_backlog(self, backlog: int) -> None:
         """The sender has so many data batches and no credit at all."""
@@ -205,12 +205,12 @@ class RemoteInputChannel(InputChannel):
                 return
             self.credit.on_backlog(backlog)
             is_answer, self._is_answered = not self._is_answered, True
-            credit = self._credit_to_tell()
-        self._tell(credit)
+            credit = self._credit_to_announce()
+        self._announce_credit(credit)
         if is_answer:
-            self._tell_what_has_changed()
+            self._announce_changes()
 
-    def _tell_what_has_changed(self) -> None:
+    def _announce_changes(self) -> None:
         """The producer has answered the request. Before, it may have waited for its partition, and would have missed other frames."""
         if self.gate.context.in_flight.has_changed:
             self.announce_row_limit()
@@ -230,20 +230,20 @@ class RemoteInputChannel(InputChannel):
             frame = self.frames.poll()
             if frame is not None:
                 gives_back = self._on_taken(frame)
-                credit = self._credit_to_tell()
+                credit = self._credit_to_announce()
                 next_type = self._next_type()
-                behind = len(self.frames)
+                after = len(self.frames)
         if frame is None:
             # Only after the frames that came before the error.
             self.check_error()
             return None
         if gives_back:
             self.gate.pool.recycle()
-        self._tell(credit)
+        self._announce_credit(credit)
         self.buffers_in += 1
         self.bytes_in += len(frame.payload)
         element = self._decoder.decode(frame.kind, frame.payload)
-        return Polled(element, behind, next_type, frame.sequence)
+        return Polled(element, after, next_type, frame.sequence)
 
     def overtaken(self, sequence: int) -> Sequence[Batch]:
         """Their buffers stay filled, because the batches are read later, in their turn."""
@@ -303,16 +303,16 @@ class RemoteInputChannel(InputChannel):
             self._client.new_buffer_size(buffer_bytes)
 
     def announce_row_limit(self) -> None:
-        told: int | None = -1
-        while told != self.row_limit:  # Another thread may tell a former one meanwhile.
+        limit: int | None = -1
+        while limit != self.row_limit:  # Another thread may tell a former one meanwhile.
             with self._lock:
-                told = self.row_limit
-                self.credit.most = frames_for(told)
-                credit = self._credit_to_tell()
+                limit = self.row_limit
+                self.credit.most = frames_for(limit)
+                credit = self._credit_to_announce()
                 client = self._client if self._is_answered else None
             if client is not None:
-                client.limit_rows(told)
-            self._tell(credit)
+                client.limit_rows(limit)
+            self._announce_credit(credit)
 
     def release(self) -> None:
         with self._lock:
@@ -338,16 +338,16 @@ class RemoteInputChannel(InputChannel):
             if self.is_released:
                 return False
             is_taken, _ = self.credit.on_floating_offered()
-            credit = self._credit_to_tell()
-        self._tell(credit)
+            credit = self._credit_to_announce()
+        self._announce_credit(credit)
         return is_taken
 
-    def _credit_to_tell(self) -> int:
+    def _credit_to_announce(self) -> int:
         """The credit to announce now. The lock is held. Until the producer answers the request, nobody there would take it."""
         is_due = self._is_answered and self.credit.is_worth_telling
         return self.credit.announce() if is_due else 0
 
-    def _tell(self, credit: int) -> None:
+    def _announce_credit(self, credit: int) -> None:
         if credit and self._client is not None:
             self._client.add_credit(credit)
 

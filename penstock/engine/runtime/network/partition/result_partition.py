@@ -116,13 +116,13 @@ def _wake_nobody() -> None:
 class PartitionHooks:
     """The callbacks of a partition. They may be called on any thread.
 
-    `wake_producer`: there is room again. `tell_read_whole`: consumers have read the last record. `output_state`: takes the data that
+    `wake_producer`: there is room again. `notify_read_whole`: consumers have read the last record. `output_state`: takes the data that
     barriers overtake; None: they overtake nothing. `may_be_overtaken` False: barriers do not overtake data on this edge.
     `producer`: the operator whose output it is, for errors about records that cannot be encoded.
     """
 
     wake_producer: Callable[[], None] = _wake_nobody
-    tell_read_whole: Callable[[], None] = _wake_nobody
+    notify_read_whole: Callable[[], None] = _wake_nobody
     output_state: OutputState | None = None
     may_be_overtaken: bool = True
     producer: ChainedOperator | None = None
@@ -274,7 +274,7 @@ class ResultPartition:
             self._readers_at_end.add(index)
             is_last = len(self._readers_at_end) == len(self.subpartitions)
         if is_news and is_last:
-            self.hooks.tell_read_whole()
+            self.hooks.notify_read_whole()
 
     def on_consumed(self, index: int) -> None:
         """Called by a subpartition: its consumer has finished. The last user releases the partition."""
