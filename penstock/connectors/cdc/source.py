@@ -79,7 +79,8 @@ class DriverSide(ABC):
 
     @abstractmethod
     def next_bound(self, table: TableId, low: Any, rows: int) -> Any:
-        """Return the first part of the key that lies about so many rows behind `low`; None: the range is the last one.
+        """Return the first part of the key that lies about `rows` rows after `low`; None: the range
+        is the last one.
 
         `low`: None: of the whole table.
         """
@@ -99,7 +100,8 @@ class ChangeStream(ABC):
         self._position = self._reported = position
 
     def poll(self) -> tuple[Batch, StreamSplit] | None:
-        """Return records, and the split behind them; None: none for now. An empty batch only moves the position.
+        """Return records, and the split after them; None: none for now. An empty batch only moves
+        the position.
 
         It waits for up to about 0.1 s.
         """
@@ -134,7 +136,8 @@ class RangeReader(ABC):
     def rows(
         self, split: SnapshotSplit, shape: TableShape
     ) -> Iterator[tuple[Batch, SnapshotSplit]]:
-        """Yield the rows of a range that are behind `split.after`, each batch with the split behind it.
+        """Yield the rows of a range that come after `split.after`, each batch with the split after
+        it.
 
         The last split is finished, with an empty batch.
         """
@@ -162,11 +165,11 @@ class ReaderSide:
 
 
 # ---------------------------------------------------------------------- enumerator
-# The enumerator of a change source: ranges of tables to whoever asks, and then the stream to one
-# reader.
+# The enumerator of a change source assigns ranges of tables to the readers that ask, and then the
+# stream to one reader.
 #
-# The stream is handed out when all ranges are in complete checkpoints. Then everything behind the
-# source has had the snapshot's rows, and a change cannot overtake the row that it changes,
+# The stream is assigned when all ranges are in complete checkpoints. Then everything downstream of
+# the source has had the snapshot's rows, and a change cannot overtake the row that it changes,
 # whichever subtask read that row. Source: Flink CDC HybridSplitAssigner, SnapshotSplitAssigner,
 # IncrementalSourceEnumerator; differs: ranges are cut when they are asked for.
 
@@ -266,10 +269,11 @@ class CdcEnumerator(SplitEnumerator):
             self._running.discard(split.split_id)
             self._finished.pop(split.split_id, None)
         if ranges and self._has_streamed:
-            # Only without checkpoints, behind a savepoint: read again, with other views than the stream's.
+            # Only without checkpoints, after a savepoint: read again, with other views than the
+            # stream's.
             self._has_streamed = False
             splits = ranges
-        # Whoever lacks a Forget tells its finished ranges again, and gets it then.
+        # A reader that lacks a Forget reports its finished ranges again, and gets it then.
         self._back += [split for split in splits if not isinstance(split, Forget)]
 
     def snapshot_state(self) -> Any:
@@ -304,9 +308,10 @@ class CdcEnumerator(SplitEnumerator):
     # ------------------------------------------------------------------ inside
 
     def _begin_anew(self, tables: tuple[TableId, ...]) -> None:
-        """As a new job: the database may have let go what lies behind the former beginning.
+        """Begin as a new job: the database may have removed what follows the former beginning.
 
-        Where it begins is asked when somebody wants a split, so that a server that is away fails that task.
+        The position is asked for when a reader asks for a split, so that a server that is away
+        fails that task.
         """
         self._begin = None
         self._left, self._cut, self._back = list(tables), None, []
@@ -373,7 +378,7 @@ class CdcEnumerator(SplitEnumerator):
 # ---------------------------------------------------------------------- reader
 # The reader of a change source: ranges of tables one after the other, or the stream.
 #
-# It keeps the ranges that it has read in its checkpoints, and tells the enumerator of them when
+# It keeps the ranges that it has read in its checkpoints, and reports them to the enumerator when
 # such a checkpoint is complete; see `CdcEnumerator`. Source: Flink CDC IncrementalSourceReader
 # (finishedUnackedSplits).
 

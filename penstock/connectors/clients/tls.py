@@ -17,7 +17,9 @@ _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"
 
 @dataclass(frozen=True, slots=True)
 class SettingNames:
-    """What errors tell a user to set: the authority, the client's certificate, the files of both, and retries."""
+    """The settings that errors name: the authority, the client's certificate, the files of both,
+    and retries.
+    """
 
     ca: str = "set_tls(ca_file=...)"
     certificate: str = "set_tls(certificate_file=...)"

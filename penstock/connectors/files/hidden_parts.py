@@ -47,7 +47,7 @@ class HiddenParts(PartStore):
     def kept(self, part: Part, checkpoint_id: int) -> Part:
         """Rename to a hidden name with the checkpoint's number.
 
-        A job that restores an earlier checkpoint can then tell which parts will never be committed.
+        Then a job that restores an earlier checkpoint knows which parts will never be committed.
         """
         renamed = f"{part.hidden.removesuffix(IN_PROGRESS)}.c{checkpoint_id}{PENDING}"
         self._rename(part.hidden, renamed)

@@ -48,14 +48,14 @@ from penstock.formats.file_access import Address, is_remote, reached
 from penstock.formats.file_format import local_path
 
 # ---------------------------------------------------------------------- upload keys
-# Keys of a FileSink's objects in S3, which tell whose uploads they are.
+# Keys of a FileSink's objects in S3, which show whose uploads they are.
 #
 # Servers list uploads by their keys and nothing else. So the UUID in the name of a part holds, as
 # hexadecimal digits, what the hidden names of files say in letters: the sink (12), the subtask
 # (4), the attempt (3), the checkpoint that its writer had prepared for last when it began the
-# file (7), and the writer (6). An upload of an older attempt that was begun behind checkpoint 7
-# belongs to checkpoint 8 or a later one, so that nobody will commit it if the job goes on from
-# checkpoint 7. In a BATCH job all attempts of a subtask give the same names, of which one is
+# file (7), and the writer (6). An upload of an older attempt that was begun after checkpoint 7
+# belongs to checkpoint 8 or a later one, so no job that restores checkpoint 7 commits it.
+# In a BATCH job all attempts of a subtask give the same names, of which one is
 # committed. Their attempt is `fff`.
 
 
@@ -67,7 +67,7 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9
 
 @dataclass(frozen=True, slots=True)
 class UploadKey:
-    """`sink`: of a job and the uid of its operator. `behind`: a checkpoint."""
+    """`sink`: of a job and the uid of its operator. `restored_id`: a checkpoint."""
 
     sink: str
     subtask: int
@@ -77,7 +77,7 @@ class UploadKey:
 
     @staticmethod
     def of(context: WriterContext, restored_id: int) -> UploadKey:
-        """The key of files that this writer begins behind a checkpoint."""
+        """Return the key of files that this writer begins after a checkpoint."""
         sink = sink_of(context.job_prefix, context.operator_id)
         subtask = min(context.subtask, _MOST_SUBTASKS)
         if context.is_batch:
@@ -133,7 +133,9 @@ def sink_of(job_prefix: str, operator_id: str) -> str:
 
 PART_BYTES: Final = 8 * 1024 * 1024
 PARTS_OF_A_SIZE: Final = 1000
-"""After so many parts they become twice as large, so that the 10,000 of an upload suffice for 5 TiB."""
+"""After this number of parts they become twice as large, so that the 10,000 of an upload suffice
+for 5 TiB.
+"""
 SENT_AT_ONCE: Final = 4
 COMMITTED_AT_ONCE: Final = 8
 _LOG: Final = logging.getLogger(__name__)
@@ -275,7 +277,7 @@ class UploadOutput:
             one.cancel()
         for one in self._sent:
             if not one.cancelled():
-                one.exception()  # waits: a part that comes behind the drop would stay
+                one.exception()  # waits: a part that comes after the drop would stay
         with contextlib.suppress(OSError):
             self._objects.drop_upload(self._path, upload.result())
 
@@ -315,7 +317,7 @@ def clear_errors() -> Generator[None]:
 # Parts as hidden objects of S3, for a sink that reads them again: one that compacts. The commit
 # renames, which copies.
 #
-# boto3 writes, renames and removes them: Arrow leaves empty objects behind what it removes,
+# boto3 writes, renames and removes them: Arrow leaves empty objects where it removes some,
 # copies no object of more than 5 GiB, and writes in a way that some servers take for the content.
 
 
@@ -407,8 +409,8 @@ def store_of(settings: _SinkSettings) -> PartStore:
     objects = s3_objects(str(address))
     if objects is None:
         raise ConfigurationError(
-            f"FileSink: the query of {address.shown!r} has parameters that boto3 is not told that "
-            f"way. Expected only {', '.join(sorted(KNOWN))}. Set others by the environment or the "
+            f"FileSink: the query of {address.shown!r} has parameters that boto3 does not take "
+            f"from it. Expected only {', '.join(sorted(KNOWN))}. Set others by the environment or the "
             "file of AWS's settings."
         )
     if not address.netloc.rpartition("@")[2]:

@@ -30,7 +30,7 @@ _FORMS: Final = {
     "lines": (b"", b"\n", b"\n", "application/x-ndjson"),
     "json-array": (b"[", b",", b"]", "application/json"),
 }
-"""Before, between and behind the records of a request, and its type."""
+"""Texts before, between and after the records of a request, and its type."""
 
 
 @dataclass(frozen=True, slots=True)

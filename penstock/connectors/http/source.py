@@ -127,8 +127,9 @@ _WAIT_S: Final = 0.5
 class HttpPage:
     """What a page function returns.
 
-    `records`: bytes if the source has a deserializer, else the records. `cursor`: plain data for the next request; None:
-    that of this one, and what its page has behind these records is read then. `has_more`: ask again at once.
+    `records`: bytes if the source has a deserializer, else the records. `cursor`: plain data for
+    the next request; None: the next request has this one's cursor, and reads what its page has
+    after these records. `has_more`: ask again at once.
     """
 
     records: Sequence[Any]
@@ -281,7 +282,8 @@ class _HttpPoller(QueuePoller):
         self._ask_at_s = time.monotonic()
 
     def open(self, position: Any) -> None:
-        # `_position` is behind what was given, `_next_position` behind the page whose rest is `_rows`.
+        # `_position` is after what was given, `_next_position` after the page whose rest is
+        # `_rows`.
         self._position = position or HttpPosition(self.settings.cursor)
 
     def poll(self) -> Sequence[Any] | Batch | None:
@@ -363,8 +365,8 @@ class _HttpPoller(QueuePoller):
         )
         has_more = page.has_more and not (stays and not self._rows)
         self._is_over = self.settings.is_bounded and not has_more
-        # An empty page of JSON with another cursor is not the end: there may be records behind it. But a server may
-        # also give a cursor that moves with the time.
+        # An empty page of JSON with another cursor is not the end: there may be records after it.
+        # But a server may also give a cursor that moves with the time.
         at_once = has_more and (page.records or self.settings.is_bounded or not self._is_json)
         self._ask_at_s = time.monotonic() + (0 if at_once else self.settings.interval_s)
         if not self._rows:

@@ -109,7 +109,7 @@ def import_kafka(where: str) -> Any:
 
 
 class LastError:
-    """The client's latest connection errors, which tell why a request has timed out."""
+    """The client's latest connection errors, which explain why a request has timed out."""
 
     def __init__(self) -> None:
         self._errors: deque[Any] = deque(maxlen=_KEPT_ERRORS)
@@ -365,10 +365,12 @@ class KafkaCluster:
             return found
 
 
-# ---------------------------------------------------------------------- login
-# Logs in to a Kafka cluster before a job starts, so that a wrong password or certificate is told at once. Needs confluent-kafka.
+# ---------------------------------------------------------------------- login Logs in to a Kafka
+# cluster before a job starts, so that a wrong password or certificate is reported at once. Needs
+# confluent-kafka.
 #
-# The client says that a handshake failed, but seldom why. So Python's ssl makes another one, and its error tells.
+# The client says that a handshake failed, but seldom why. So Python's ssl makes another one, whose
+# error has the reason.
 
 
 LOGIN_TIMEOUT_S: Final = 3.0
@@ -377,10 +379,11 @@ KAFKA_PORT: Final = 9092
 
 
 def check_login(properties: Mapping[str, str], where: str) -> None:
-    """Logs in to the first broker that answers, and out again.
+    """Log in to the first broker that answers, and out again.
 
-    Raises: ConfigurationError: the broker refuses the user, or one of the two refuses the other's certificate; or one
-    speaks TLS and the other does not. Brokers that are not reached are not told.
+    Raises: ConfigurationError: the broker refuses the user, or one of the two refuses the other's
+    certificate; or one speaks TLS and the other does not. Brokers that are not reached are not
+    reported.
     """
     found = shared_properties(properties)
     client, last = make_client("Producer", found, where, log_level=0)
@@ -412,7 +415,9 @@ def _answers(client: Any, last: LastError, properties: Mapping[str, str]) -> boo
 
 
 def _refusal_by_tls(settings: Mapping[str, str]) -> str | None:
-    """What a handshake of Python's tells; None: there is nothing wrong with TLS, or no broker is reached."""
+    """Return the error of a handshake of Python's; None: there is nothing wrong with TLS, or no
+    broker is reached.
+    """
     has_tls = settings.get(PROTOCOL, "plaintext").lower() in {"ssl", "sasl_ssl"}
     for host, port in addresses(settings.get(BOOTSTRAP_SERVERS, "")):
         try:

@@ -209,8 +209,8 @@ class KafkaFigures:
     def measure(
         self, offsets: Mapping[Partition, int], end_of: Callable[[Partition], int | None]
     ) -> None:
-        """Note where the reader is; at most once a second. `end_of`: the offset behind a partition's last record, as far as the
-        client has heard of it.
+        """Note where the reader is; at most once a second. `end_of`: the offset after a partition's
+        last record, as far as the client knows it.
         """
         now = monotonic()
         if now - self._measured_at < EVERY_S:
@@ -267,8 +267,9 @@ RETRIABLE: Final = frozenset({
     -1, 2, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 56, 70, 71, 72, 74, 75, 78, 88, 89, -195, -193,
     -187, -185,
 })  # fmt: skip
-"""Codes of Kafka's protocol that its Java client retries (Errors.java, RetriableException), and -1, at which its fetcher
-goes on; negative: librdkafka's for connections. librdkafka itself says so for producers only. Not 3: a topic is gone.
+"""Codes of Kafka's protocol that its Java client retries (Errors.java, RetriableException), and -1,
+after which its fetcher continues; negative: librdkafka's for connections. librdkafka itself says so
+for producers only. Not 3: a topic is gone.
 """
 
 
@@ -489,7 +490,7 @@ class KafkaSplitReader(CommittingSplitReader):
         removed = max(0, first - split.offset)
         self._figures.removed(removed)
         _LOG.warning(
-            "where=%s partition=%s offset=%d OUT_OF_RANGE first=%d end=%d: %s Reading goes on at "
+            "where=%s partition=%s offset=%d OUT_OF_RANGE first=%d end=%d: %s Reading continues at "
             "offset %d, as the offset reset strategy says.",
             self._where, split.partition, split.offset, first, end, _lost(split, first), at,
         )  # fmt: skip

@@ -214,7 +214,7 @@ class BrokerConnection:
         self._stack.close()
 
     def ask(self, api: int, version: int, body: bytes, *, is_flexible: bool = False) -> Reader:
-        """The answer, behind its header. Raises: ExternalError."""
+        """Return the answer, without its header. Raises: ExternalError."""
         with self._errors():
             self._count += 1
             head = struct.pack(">hhi", api, version, self._count) + short_text(_CLIENT)

@@ -104,7 +104,9 @@ def schema_of_table(table: DeltaTable) -> pa.Schema:
 
 
 def check_readable(table: DeltaTable, path: str) -> None:
-    """Raises ConfigurationError: its files alone do not tell its rows (deletion vectors, column mapping)."""
+    """Raises ConfigurationError: its rows do not follow from its files alone (deletion vectors,
+    column mapping).
+    """
     protocol = table.protocol()
     features = set(protocol.reader_features or ())
     unknown = features - _READER_FEATURES

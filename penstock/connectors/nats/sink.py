@@ -221,10 +221,10 @@ class PublishRefused(Exception):
 
 
 def publish(link: NatsLink, messages: Sequence[tuple[str, bytes, str]]) -> None:
-    """Until the server has stored all of them.
+    """Publish messages, and wait until the server has stored all of them.
 
-    The client's own `publish_async` never hears of a refusal: it raises where it reads the answer, and who waits for the
-    answer goes on waiting.
+    The client's own `publish_async` does not report a refusal: it raises where it reads the answer,
+    and a caller that awaits the answer keeps waiting.
 
     Raises: ExternalError. RefusedForGood: the server refuses a message, and would again.
     """

@@ -365,7 +365,7 @@ def message_id(pulsar: Any, place: Place) -> Any:
 
 
 def _ends_at_once(start: Start, stop: Stop | None) -> bool:
-    """Whether nothing is to be read, as far as the places alone tell."""
+    """Whether nothing is to be read, as far as the places alone show."""
     if stop is None or stop.kind is not StopKind.PLACE or start.place is None:
         return False
     assert isinstance(stop.goal, tuple), "the goal is a place"

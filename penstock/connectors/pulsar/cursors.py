@@ -153,7 +153,9 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class PulsarSplit:
-    """A partition in checkpoints: reading goes on AFTER the last message that was read. `stop` None: no end."""
+    """A partition in checkpoints: reading continues AFTER the last message that was read. `stop`
+    None: no end.
+    """
 
     partition: TopicPartition
     start: Start

@@ -357,9 +357,10 @@ class PulsarSplitReader(CommittingSplitReader):
         return [ReadBatch(read, partition, one.split, one.to_acknowledge)]
 
     def _verify(self, one: _Open, first: Place) -> None:
-        """Checks that the message where reading goes on still exists, or was just acknowledged.
+        """Check that the message where reading continues still exists, or was just acknowledged.
 
-        Otherwise it logs a warning. Raises: ExternalError: messages are missing, and the source is set to fail then.
+        Otherwise it logs a warning. Raises: ExternalError: messages are missing, and the source is
+        set to fail then.
         """
         expected, one.expected = one.expected, None
         if expected is None or first[:2] <= expected[:2]:

@@ -163,7 +163,9 @@ class RedisStreamSink(PieceSink):
             )
 
         def set_max_length(self, entries: int) -> Self:
-            """Have Redis trim the stream to about so many entries (`MAXLEN ~`). By default it grows without end."""
+            """Have Redis trim the stream to about this number of entries (`MAXLEN ~`). By default
+            the stream grows without limit.
+            """
             return self._with_number("set_max_length", 1, most_entries=entries)
 
         def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> Self:

@@ -46,8 +46,8 @@ from penstock.connectors.redis.entries import EntryReader, RowReader, ValueReade
 from penstock.engine.model.errors import ConfigurationError
 
 # ---------------------------------------------------------------------- splits
-# Splits of a RedisStreamSource: a stream with the id behind which to go on; and the enumerator,
-# which hands them out.
+# Splits of a RedisStreamSource: a stream with the id after which to continue; and the enumerator,
+# which assigns them.
 
 
 BEGINNING: Final = "0-0"
@@ -58,10 +58,11 @@ _ID: Final = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
 
 @dataclass(frozen=True, slots=True)
 class StreamSplit:
-    """A stream. `after`: the id of the last entry read. `until`: that of the last one to read; None: no end.
+    """A stream. `after`: the id of the last entry read. `until`: that of the last one to read;
+    None: no end.
 
-    `has_begun`: an entry was read, so that those behind `after` must not be missing. `count`: how many entries the stream
-    had ever got up to `after`; None: unknown.
+    `has_begun`: an entry was read, so that those after `after` must not be missing. `count`: how
+    many entries the stream had ever got up to `after`; None: unknown.
     """
 
     stream: str
@@ -210,7 +211,9 @@ class RedisStreamSource(Source):
             )
 
         def set_starting_id(self, entry_id: str) -> Self:
-            """Begin behind this entry, such as "1526919030474-55". By default with the first one that is there."""
+            """Begin after this entry, such as "1526919030474-55". By default with the first one
+            that is there.
+            """
             return self._with(starting=parsed_id(f"{_NAME}.set_starting_id", entry_id))
 
         def set_starting_timestamp(self, epoch_ms: int) -> Self:
@@ -222,13 +225,16 @@ class RedisStreamSource(Source):
             return self._with(starting=LATEST)
 
         def set_bounded(self) -> Self:
-            """End behind the last entry that is there when the job starts. The driver must reach the server."""
+            """End after the last entry that is there when the job starts. The driver must reach the
+            server.
+            """
             return self._with(is_bounded=True)
 
         def set_fail_on_missing_entries(self, fails: bool) -> Self:
-            """Set whether entries that were deleted or trimmed before they were read end the job; by default they do.
+            """Set whether entries that were deleted or trimmed before they were read end the job;
+            by default they do.
 
-            If not, a warning is logged. Servers before Redis 7 do not tell.
+            If not, a warning is logged. Servers before Redis 7 do not report that.
             """
             return self._with(fails_on_loss=fails)
 
@@ -384,7 +390,7 @@ class _StreamsReader(SplitReader):
         """Raises: RefusedForGood, unless the source may go on without them."""
         text = (
             f"{self._where}: entries of the stream {split.stream!r} on "
-            f"{self.settings} behind {split.after}, some of them up to {up_to}, were "
+            f"{self.settings} after {split.after}, some of them up to {up_to}, were "
             "deleted or trimmed before they were read"
         )
         if self.settings.fails_on_loss:
@@ -394,7 +400,7 @@ class _StreamsReader(SplitReader):
             )
         if split.stream not in self._warned:
             self._warned.add(split.stream)
-            _LOG.warning("%s; the job goes on without them", text)
+            _LOG.warning("%s; the job continues without them", text)
 
     def _wait(self, splits: Sequence[StreamSplit]) -> None:
         """Until there is something to read. What comes is read by the next call, together with its surroundings."""
@@ -405,7 +411,9 @@ class _StreamsReader(SplitReader):
 
 
 def _lost(split: StreamSplit, info: Any) -> str | None:
-    """Up to which id entries behind the position are gone; None: none of them. A server before Redis 7 does not tell."""
+    """Return up to which id entries after the position are gone; None: none of them. A server
+    before Redis 7 does not report that.
+    """
     if "entries-added" not in info:
         return None
     deleted, first = (
@@ -422,7 +430,9 @@ def _lost(split: StreamSplit, info: Any) -> str | None:
 
 
 def _count_after(split: StreamSplit, info: Any, ids: Sequence[str]) -> int | None:
-    """How many entries the stream had ever got up to the last of these, which were read behind the split's position."""
+    """Return how many entries the stream had ever got up to the last of these, which were read
+    after the split's position.
+    """
     added = info.get("entries-added")
     if added is None or info["last-generated-id"].decode() == ids[-1]:
         return None if added is None else int(added)

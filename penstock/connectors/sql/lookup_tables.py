@@ -257,7 +257,7 @@ def _may_equal(kind: TypeInformation, column: Any) -> bool:
 
     of_field, of_column = field_kind(kind), column_kind(column)
     if of_field is None:
-        return True  # only its values tell
+        return True  # only its values show it
     if isinstance(column, sa.Enum):
         return of_field == "text"  # drivers give its members as texts
     if of_field == of_column == "timestamp":

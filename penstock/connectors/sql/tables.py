@@ -311,7 +311,7 @@ class SqlDatabase(SqlAccess):
     def seal(self, transaction_id: str, checkpoint_id: int) -> None:
         """Marks the staged transaction with its checkpoint.
 
-        A job that restores an earlier checkpoint can then tell that it will never be committed.
+        Then a job that restores an earlier checkpoint knows that it will never be committed.
         """
         staged = self.staged
         is_it = staged.c.transaction_id == transaction_id

@@ -36,7 +36,7 @@ from penstock.engine.model.metrics import (
 )
 
 REPEAT_EVERY: Final = 6
-"""After so many reports a sender describes everything again."""
+"""After this number of reports a sender describes everything again."""
 MOST_DESCRIPTIONS: Final = 100_000
 _MAGIC: Final = b"PSM1"
 _COUNT: Final = struct.Struct("<I")
@@ -147,7 +147,7 @@ class ReportEncoder:
         self._reports = 0
 
     def encode(self, sections: Iterable[Section]) -> bytes:
-        """A report. Descriptions that were not told on this connection go with it."""
+        """Encode a report. It has the descriptions that this connection has not carried yet."""
         if self._reports % REPEAT_EVERY == 0:
             self._sent.clear()
             self._known.clear()

@@ -92,7 +92,7 @@ def ask(connection: Any, query: str, values: tuple[Any, ...] | None = None) -> t
 
 @contextmanager
 def errors(settings: MySqlSettings, where: str, does: str = "") -> Generator[None]:
-    """Tells errors of the server in one line.
+    """Raise errors of the server with one line of text.
 
     Raises: RefusedForGood: what another try cannot change. ExternalError: all else.
     """
@@ -234,8 +234,8 @@ def shape_of(connection: Any, table: TableId, where: str) -> TableShape:
     key = tuple(places[place] for place in sorted(places))
     if not key:
         raise ConfigurationError(
-            f"{where}: the table {table} has no primary key, by which its rows could be told "
-            "apart. Add one: ALTER TABLE ... ADD PRIMARY KEY (...)."
+            f"{where}: the table {table} has no primary key to distinguish its rows. Add one: "
+            "ALTER TABLE ... ADD PRIMARY KEY (...)."
         )
     for place in key:
         if key_part(columns[place]) is None:

@@ -49,9 +49,10 @@ def members_of(declared: str) -> list[str]:
 
 
 def correct(columns: Iterable[Any], shape: TableShape, where: str) -> None:
-    """Have the client read the texts of these columns rightly. `columns`: of a table map event, before its rows are read.
+    """Have the client read the texts of these columns rightly. `columns`: of a table map event,
+    before its rows are read.
 
-    Raises: RefusedForGood: members of an ENUM or SET cannot be told.
+    Raises: RefusedForGood: members of an ENUM or SET are unknown.
     """
     known = {column.name: column for column in shape.columns}
     for one in columns:
@@ -72,7 +73,7 @@ def correct(columns: Iterable[Any], shape: TableShape, where: str) -> None:
 def _member_names(
     members: Sequence[str], column: Column, shape: TableShape, where: str
 ) -> list[str]:
-    """The declared ones, if the binlog's may be the same; else those that the binlog tells."""
+    """Return the declared members, if the binlog's may be the same; else the binlog's."""
     declared = members_of(column.declared)
     if len(declared) == len(members) and all(
         a == b or not (a + b).isascii() for a, b in zip(declared, members, strict=True)
@@ -82,7 +83,7 @@ def _member_names(
         return list(members)
     raise RefusedForGood(
         f"{where}: the column {column.name!r} of {shape.table} has other members now, and the "
-        "binlog does not tell them in UTF-8. Stop the job with a savepoint, and submit it again "
+        "binlog does not have them in UTF-8. Stop the job with a savepoint, and submit it again "
         "from there."
     )
 
@@ -205,7 +206,7 @@ def _sizes(declared: str) -> tuple[int, int]:
 
 
 def _moment_text(digits: int) -> Reader:
-    """A time as the server writes it in UTC, with so many digits of its second."""
+    """A time as the server writes it in UTC, with `digits` digits after the second."""
     length = len("2024-02-29 12:00:00") + (1 + digits if digits else 0)
     return lambda value: value.isoformat(" ", "microseconds")[:length].encode()
 
@@ -245,7 +246,9 @@ def _timestamp(value: Any) -> dt.datetime | None:
 
 
 def _utc(value: Any) -> dt.datetime | None:
-    """A TIMESTAMP begins a second behind the epoch: in the binlog the epoch is the date with zeros."""
+    """Return a TIMESTAMP in UTC. It begins a second after the epoch: in the binlog the epoch is the
+    date with zeros.
+    """
     found = _timestamp(value)
     return None if found is None or found == _EPOCH else found.replace(tzinfo=dt.UTC)
 

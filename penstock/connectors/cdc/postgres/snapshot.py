@@ -154,7 +154,7 @@ def key_of(texts: Sequence[Any], shape: TableShape) -> Key:
 
 
 def _view(connection: Any) -> TransactionView:
-    # The snapshot is taken before the function runs that tells the end of the WAL.
+    # The snapshot is taken before the function runs that returns the end of the WAL.
     text, high = connection.execute(
         "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
     ).fetchone()

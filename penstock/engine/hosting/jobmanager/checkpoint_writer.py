@@ -100,8 +100,8 @@ class JobStorage:
 
     `savepoints`: for savepoints without a directory. `is_temporary`: the directory is removed with
     the job. `first_id`: first checkpoint id of this driver. `completed`: checkpoints that the job
-    begins with, oldest first. `is_taken_over`: the job was another driver's, which may have left
-    further checkpoints behind.
+    begins with, oldest first. `is_taken_over`: the job was another driver's, whose further
+    checkpoints may still be there.
     """
 
     storage: CheckpointStorage

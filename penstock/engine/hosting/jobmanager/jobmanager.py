@@ -285,7 +285,7 @@ class JobManager:
     # ------------------------------------------------------------------ Listener of the control server
 
     def received(self, role: int, message: Any, control: ControlLink) -> ids.ResourceId | None:
-        """Handle one message. Returns: the sender's id, if the message tells it."""
+        """Handle one message. Returns: the sender's id, if the message has it."""
         if isinstance(message, messages.Heartbeat):
             self._on_heartbeat(role, message, control)
             return message.resource_id
@@ -374,8 +374,8 @@ def _recorded_or_left(parts: JobParts, result: RecordedResult) -> str | None:
         return parts.guard.end(result)
     return (
         f"this driver can run the job no more: {gone}. Its entry for high availability stays: "
-        "another driver, or this program when it is started again, goes on with it. Here it ended "
-        f"with: {result.failure}"
+        "another driver, or this program when it is started again, continues the job. Here it "
+        f"ended with: {result.failure}"
     )
 
 

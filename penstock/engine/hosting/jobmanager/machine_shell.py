@@ -3,8 +3,6 @@ loop only.
 
 One event at a time goes into a machine. Its effects are carried out in order, and events that they
 cause wait until then. The shell itself decides nothing; the machines do.
-
-What else has to know that another generation of a job begins, beside its tasks.
 """
 
 from __future__ import annotations
@@ -49,9 +47,9 @@ _LOG: Final = logging.getLogger(__name__)
 def announce_generation(
     effect: messages.GraphReplaced, coordinators: Coordinators, observer: JobObserver
 ) -> None:
-    """Tell enumerators how many readers they have from now on, and observers what the job looks like.
+    """Notify enumerators of their new number of readers, and observers of the new job graph.
 
-    Their state follows, unless there is no checkpoint: then they begin without any.
+    The enumerators get their state later. Without a checkpoint they begin without state.
     """
     parallelism = parallelism_of(effect.job_graph)
     coordinators.rescale({
@@ -295,7 +293,7 @@ class MachineShell:
         )
 
     def _do_discard(self, effect: messages.DiscardCheckpoint) -> None:
-        # A driver that goes on with the failed job begins with it.
+        # A driver that continues the failed job begins with it.
         is_failed = self.status is JobStatus.FAILED
         if not is_failed or self.guard.why_left(self._parts.provider.gone) is None:
             self._checkpoints.keep(effect)
@@ -399,7 +397,7 @@ class MachineShell:
             self.links.send(resource_id, answer)
 
     def end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
-        """Tell it and its supervisor to end, and let the host clean up after both."""
+        """Order a TaskManager and its supervisor to end, and let the host clean up after both."""
         self.links.end(resource_id, reason)
         self._parts.provider.stop(resource_id)
 

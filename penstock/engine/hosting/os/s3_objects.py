@@ -22,7 +22,9 @@ _AT_ONCE: Final = 1000
 
 
 def s3_objects(uri: str) -> S3Objects | None:
-    """Return the objects of a URI's server. None: boto3 is not installed, or the URI says what boto3 is not told that way."""
+    """Return the objects of a URI's server. None: boto3 is not installed, or the URI has options
+    that boto3 does not take.
+    """
     parts = urlsplit(uri)
     query = dict(parse_qsl(parts.query))
     if parts.scheme != "s3" or not query.keys() <= KNOWN:

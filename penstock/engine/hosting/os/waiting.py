@@ -38,8 +38,8 @@ class Given(StrEnum):
 
 @dataclass(slots=True)
 class _Readers:
-    """`all`: the readers of one job. `waiting`: those that wait at this moment. `tell`: shows the job's error, which no reader has
-    been given yet; None: there is none.
+    """`all`: the readers of one job. `waiting`: those that wait at this moment. `notify`: shows the
+    job's error, which no reader has been given yet; None: there is none.
     """
 
     all: int = 0
@@ -90,7 +90,9 @@ class Reader:
 
 @contextlib.contextmanager
 def awaited(job_id: JobId) -> Generator[None]:
-    """Within, the program waits for the job; behind it, it knows how the job has ended."""
+    """Inside the context, the program waits for the job; after it, the program knows how the job
+    has ended.
+    """
     reader = Reader(job_id)
     try:
         with reader:
@@ -101,9 +103,10 @@ def awaited(job_id: JobId) -> Generator[None]:
 
 
 def owe(job_id: JobId, notify: Callable[[], None]) -> Given:
-    """Say that the job has failed. `tell`: shows the error; is called if all readers go before one was given it.
+    """Record that the job has failed. `notify`: shows the error; it is called if all readers end
+    before one was given the error.
 
-    Returns: when the program is given the error. NEVER: `tell` is not called.
+    Returns: when the program is given the error. NEVER: `notify` is not called.
     """
     with _LOCK:
         readers = _READERS.get(job_id)

@@ -118,7 +118,7 @@ def check_sizes(job_graph: JobGraph) -> None:
 def check_resources(provider: TaskManagerProvider, needed: Needed, extra: int = 0) -> None:
     """Refuse a job for which the host is too small, instead of waiting for it.
 
-    `beside`: task slots for what Spark computes meanwhile. Raises: NoResourceAvailable with what is
+    `extra`: task slots for what Spark computes meanwhile. Raises: NoResourceAvailable with what is
     asked, what is there, and what to change.
     """
     slots = provider.slots_per_taskmanager

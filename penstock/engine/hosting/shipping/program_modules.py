@@ -290,7 +290,7 @@ def _contents(root: str, files: Iterable[_File]) -> dict[str, bytes]:
 
 
 MODULES_LIMIT_BYTES: Final = 32 * 1024 * 1024
-_BESIDE_LIMIT: Final = 4 * 1024 * 1024
+_NEXT_TO_MAIN_BYTES: Final = 4 * 1024 * 1024
 _NEVER_SHIPPED: Final = frozenset({
     "__main__",
     "penstock",
@@ -428,7 +428,9 @@ def _source_of(module: Any, path: str) -> bytes | None:
 
 
 def modules_next_to_main(ownership: Ownership) -> dict[str, bytes]:
-    """Return the program's own modules next to the main script, which functions may import later; at most `_BESIDE_LIMIT`."""
+    """Return the program's own modules next to the main script, which functions may import later;
+    at most `_NEXT_TO_MAIN_BYTES`.
+    """
     main = sys.modules.get("__main__")
     script = getattr(main, "__file__", None)
     if not isinstance(script, str) or not os.path.isfile(script):
@@ -453,7 +455,7 @@ def modules_next_to_main(ownership: Ownership) -> dict[str, bytes]:
             continue
         with contextlib.suppress(OSError):
             total += os.path.getsize(path)
-            if total > _BESIDE_LIMIT:
+            if total > _NEXT_TO_MAIN_BYTES:
                 break
             found[inside] = Path(path).read_bytes()
     return found

@@ -93,11 +93,11 @@ class BackgroundJobs:
 
     def close(self, ending: set[ResourceId]) -> None:
         """End all. Never raises. Tasks that wait for a core are cancelled; the others get time to
-        end. `told`: those that were told to end.
+        end. `ending`: those that were ordered to end.
 
-        Spark's knowledge of running tasks is slightly outdated, and a process whose Spark task
-        is cancelled while it starts outlives this by seconds. So this first waits a moment, in
-        which a starting one ends by itself.
+        Spark's knowledge of running tasks is slightly outdated, and a process whose Spark task is
+        cancelled while it starts outlives this by seconds. So this first waits a moment, in which a
+        starting one ends by itself.
         """
         self._is_closing = True
         deadline = time.monotonic() + STOP_WAIT_S

@@ -228,7 +228,7 @@ class SparkPlace:
         )
 
     def task_settings_for(self, usual: TaskSettings, _slots: int, _size: SlotSize) -> TaskSettings:
-        """The settings of a TaskManager of so many slots."""
+        """Return the settings of a TaskManager of this number of slots."""
         return usual
 
     def _taskmanager(self, name: ResourceId, start_id: str, slots: int, size: SlotSize) -> Any:

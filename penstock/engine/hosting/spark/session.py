@@ -102,10 +102,11 @@ def active_session() -> SparkSession | None:
 
 
 def session_for(settings: Settings, cores: int, conf: Mapping[str, str]) -> SparkSession:
-    """Return the user's session, the one on the named master, or an embedded one with so many logical cores.
+    """Return the user's session, the one on the named master, or an embedded one with `cores`
+    logical cores.
 
-    The first two are used as they are. The embedded one starts anew when a job needs more cores. `conf`: Spark settings of
-    the command line. Raises ConfigurationError: it does not start.
+    The first two are used as they are. The embedded one starts anew when a job needs more cores.
+    `conf`: Spark settings of the command line. Raises ConfigurationError: it does not start.
     """
     with Embedded.lock:
         running = Embedded.session

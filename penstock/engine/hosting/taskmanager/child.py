@@ -150,7 +150,7 @@ class TaskManagerChild:
         deadline = time.monotonic() + _DUMP_S
         size = before
         while time.monotonic() < deadline:
-            time.sleep(_DUMP_POLL_S)  # faulthandler does not tell when it has written everything.
+            time.sleep(_DUMP_POLL_S)  # faulthandler does not signal its end.
             known, size = size, self._errors.stat().st_size
             if size > before and size == known:
                 break  # The output has stopped growing.

@@ -110,7 +110,9 @@ def main() -> None:
 
 
 def _last_words(_kind: object, error: BaseException, _trace: object) -> None:
-    """Write to the real stderr, which the supervisor tells; what is printed belongs to TaskManagers that may not be here."""
+    """Write to the real stderr, which the supervisor reports; what is printed belongs to
+    TaskManagers that may not be here.
+    """
     traceback.print_exception(error, file=sys.__stderr__)
 
 
@@ -196,7 +198,7 @@ def _spare_pyarrow_its_searches() -> None:
     except ExternalError as error:
         sys.exit(
             str(error)
-        )  # The supervisor tells what a process that could not start has written.
+        )  # The supervisor reports what a process that could not start has written.
     pa.set_cpu_count(1)
     missing = [name for name in _SOUGHT_BY_PYARROW if importlib.util.find_spec(name) is None]
     sys.meta_path.insert(0, _NotThere(frozenset(missing)))

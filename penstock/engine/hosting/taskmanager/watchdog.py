@@ -36,7 +36,9 @@ _LOOK_EVERY_MS: Final = 500
 
 @dataclass(slots=True)
 class _Sign:
-    """The last sign of progress of a task: what was seen, when first, and whether the lack of more was told."""
+    """The last sign of progress of a task: what was seen, when first, and whether the lack of
+    progress was logged.
+    """
 
     seen: tuple[str, int]
     since_ms: int
@@ -105,7 +107,9 @@ class TaskWatchdog:
                 self._no_progress(task, lasts_ms, now_ms)
 
     def _no_progress(self, task: TaskThread, lasts_ms: int, now_ms: int) -> None:
-        """Tell of a task once, and fail it if it is to fail. While it restores its state, it may take its time."""
+        """Log a task without progress once, and fail it if it is to fail. A task that restores its
+        state may take any time.
+        """
         text = stall_text(task, lasts_ms)
         title = task.deployment.title
         _LOG.warning("attempt=%s task=%s NO_PROGRESS: %s", task.attempt_id, title, text)

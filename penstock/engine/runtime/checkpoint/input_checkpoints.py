@@ -88,7 +88,7 @@ class InputChannels(Protocol):
 
 
 def _notify_nobody(_checkpoint_id: int, _reason: CheckpointFailureReason) -> None:
-    """Tells nobody: whoever reads the elements sees the marker."""
+    """Do nothing: whoever reads the elements sees the marker."""
 
 
 def _keep_nothing(_checkpoint_id: int, _channels: Mapping[int, bytes]) -> None:
@@ -339,7 +339,9 @@ class InputsInFlight:
     """
 
     def __init__(self, checkpoint_id: int, arrived: Iterable[int], dumps: Dumps) -> None:
-        """`arrived`: channels whose barrier came in order, behind its data, so that nothing of them is in flight."""
+        """`arrived`: channels whose barrier came in order, after its data, so that nothing of them
+        is in flight.
+        """
         self.checkpoint_id = checkpoint_id
         self._arrived = set(arrived)
         self._dumps = dumps

@@ -1,8 +1,8 @@
-"""DeadLetter: a record at which a function of the user raised, with the error; and PoisonRecords, which gathers them in an
-operator.
+"""DeadLetter: a record for which a user function raised, with the error. PoisonRecords: gathers
+these in an operator.
 
-Does not know operators or tasks: it is told when an error was met, and asked for what has to go out. Source: none in
-Flink; dead letter queues are known from message brokers and from Kafka Connect.
+Does not know operators or tasks: the caller reports errors, and asks for the letters to emit.
+Source: none in Flink; dead letter queues are known from message brokers and from Kafka Connect.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class PoisonRecords:
         return Tagged(self._rule.tag, batch)
 
     def close(self) -> None:
-        """Log how many records no line has told of."""
+        """Log how many records no line has mentioned."""
         unlogged = self.count - self._logged
         if unlogged > 0:
             place = self._place
@@ -294,7 +294,7 @@ class PoisonRecords:
 
 
 def _own(error: BaseException) -> BaseException:
-    """The error itself, or what it tells of in our words."""
+    """Return the error itself, or its cause if it is a wrapper of ours."""
     cause = error.__cause__
     return cause if isinstance(error, UserCodeError) and cause is not None else error
 
@@ -328,7 +328,9 @@ def note_record(error: BaseException, record: Any, selected_at: str = "") -> Non
 
 
 def take_note(error: BaseException) -> list[str]:
-    """Return lines that tell the record that was kept, if there is one. The error does not hold the record any more."""
+    """Return lines that show the record that was kept, if there is one. The error does not hold the
+    record any more.
+    """
     record, selected_at = _ATTRIBUTES_OF(error).pop(_NOTE, (_NOTHING, ""))
     if record is _NOTHING:
         return []
@@ -359,8 +361,9 @@ def ended_at(index: int) -> RuntimeError:
 
 
 def is_exhausted(position: Iterator[Any]) -> bool:
-    """Whether a list iterator was asked for more items than it has; it then pickles without its list.
+    """Whether a list iterator was asked for more items than it has; it then pickles without its
+    list.
 
-    Its length hint cannot tell this: it is 0 as soon as the last record was handed out.
+    Its length hint does not show this: it is 0 as soon as the last record was handed out.
     """
     return len(position.__reduce__()) < 3

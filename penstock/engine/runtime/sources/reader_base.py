@@ -33,7 +33,7 @@ class SourceReaderBase(SourceReader):
     """Reads splits with a SplitReader on a thread of its own. A subclass creates the SplitReader.
 
     For positions in checkpoints it also defines `advanced`, or its SplitReader sets
-    `SplitBatch.behind`.
+    `SplitBatch.after`.
     """
 
     def __init__(self, context: ReaderContext) -> None:

@@ -137,7 +137,8 @@ class SourceCoordinator:
             return
         subtask = request.attempt_id.subtask
         self._register(request.attempt_id)
-        # A reader that was told that there is no more may have ended: it would never read a split that came back meanwhile.
+        # A reader that was notified that there are no more splits may have ended: it would never
+        # read a split that came back meanwhile.
         if subtask not in self._has_signalled_end:
             self.enumerator.handle_split_request(subtask, request.host)
 

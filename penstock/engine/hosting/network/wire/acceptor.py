@@ -51,7 +51,7 @@ _ANY_STATE: Final = 0xFFFFFFFF
 _ESTABLISHED: Final = 1
 _ANSWER_S: Final = 1.0
 _NOBODY: Final = 65534
-"""How Linux shows a user of another user namespace, unless told otherwise."""
+"""How Linux shows a user of another user namespace by default."""
 
 
 def refusal_of(sock: socket.socket) -> str | None:
@@ -126,7 +126,7 @@ def _overflow_user() -> int:
 
 
 MAX_UNPROVEN: Final = 64
-_MAX_TOLD: Final = 256
+_MAX_REPORTED: Final = 256
 RETRY_S: Final = 0.5
 _END_S: Final = 5.0
 NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -147,16 +147,16 @@ class _Unproven:
 
 @dataclass(slots=True)
 class Complaints:
-    """Logs refused connections, once for each address and for at most `_MAX_TOLD` addresses."""
+    """Logs refused connections, once for each address and for at most `_MAX_REPORTED` addresses."""
 
     _reported: set[str] = field(default_factory=set)
 
     def of(self, address: str, cause: str) -> None:
         """Log the cause, unless the address was logged before."""
-        if address in self._reported or len(self._reported) >= _MAX_TOLD:
+        if address in self._reported or len(self._reported) >= _MAX_REPORTED:
             return
         self._reported.add(address)
-        _LOG.warning("peer=%s REFUSED cause=%s (told once for each address)", address, cause)
+        _LOG.warning("peer=%s REFUSED cause=%s (logged once for each address)", address, cause)
 
 
 class Acceptor:
@@ -173,9 +173,10 @@ class Acceptor:
         on_broken: Callable[[], None] = lambda: None,
         name: str = "penstock-acceptor",
     ) -> None:
-        """`on_proven`: takes each authenticated connection. Its socket is non-blocking. It is called on
-        the acceptor's thread and must not block. `tickets`: of processes that may register.
-        `on_broken`: told when an error has ended the thread, so that nobody is accepted any more.
+        """`on_proven`: takes each authenticated connection. Its socket is non-blocking. It is
+        called on the acceptor's thread and must not block. `tickets`: of processes that may
+        register. `on_broken`: called when an error has ended the thread, so that no connection is
+        accepted any more.
         """
         self._servers = list(servers)
         self._credentials = credentials

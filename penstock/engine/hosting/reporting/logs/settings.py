@@ -77,7 +77,9 @@ def _levels_here(configured: int) -> tuple[tuple[str, int], ...]:
 
 
 def marked(level: int) -> int:
-    """Return a level that lets the same records pass, and that no program sets: so it can be told from a program's."""
+    """Return a level that lets the same records pass, and that no program sets: so it differs from
+    a program's.
+    """
     return level - 1
 
 

@@ -1,13 +1,12 @@
-"""Runs one BATCH job: feeds events to its master and carries out the master's effects.
+"""Runs one BATCH job: feeds events to its master and carries out the master's effects. Implements
 `engine.model.program.JobControl`.
 
 The master has one thread. Each running stage has a further thread, which waits for the host, and
 the commit at the end has one too.
 
-Assigns all splits of a bounded source before its stage starts. Runs user code on the driver.
-
-Each reader asks in turn until it is told that there are no more splits. So an enumerator assigns
-them as in a streaming job whose readers are equally fast.
+All splits of a bounded source are assigned before its stage starts. User code of enumerators and
+committers runs on the driver. Each reader asks in turn until it gets the signal that there are no
+more splits. So an enumerator assigns splits as in a streaming job whose readers are equally fast.
 """
 
 from __future__ import annotations
@@ -368,7 +367,7 @@ class BatchJob(NotRescalable):
         except StageError as error:
             event = batch.StageFailed(stage.vertex_id, error.failure)
         except Exception as error:
-            # Any error must be told: the master waits for the end of this stage.
+            # Any error must be reported: the master waits for the end of this stage.
             event = batch.StageFailed(stage.vertex_id, failure_of(error))
         self._on_event(event)
 

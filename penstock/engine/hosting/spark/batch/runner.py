@@ -42,8 +42,8 @@ class StageOrder:
     """What a runner needs to run one stage.
 
     `reads`: reduce partitions of each subtask; empty for a source. `splits`: splits of a source by
-    subtask, else empty. `told`: called from any thread with each change of an attempt. `frame`: the
-    DataFrame that the stage reads, or None.
+    subtask, else empty. `report`: called from any thread with each change of an attempt. `frame`:
+    the DataFrame that the stage reads, or None.
     """
 
     stage: Stage

@@ -341,7 +341,7 @@ class SparkRunner:
         read = self._read(shuffles, order.reads)
         # Spark gives the blocks of several tasks in any order, and the result of a subtask depends
         # on that order. A repeated subtask gives a different result, and a reader must not mix the
-        # two. The `sample` of all records tells Spark so; Spark then repeats the whole stage.
+        # two. Because of the `sample` of all records, Spark repeats the whole stage.
         makers = sum(_makers_of(shuffle) for shuffle in shuffles)
         return read if makers == 1 else self._rdd(read._jrdd.sample(False, 1.0, 0))
 

@@ -58,7 +58,9 @@ DIAL_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position after so many batches of a partition. `checksum`: CRC-32 of their messages, one after the other."""
+    """A position after a number of batches of a partition. `checksum`: CRC-32 of their messages,
+    one after the other.
+    """
 
     batches: int = 0
     checksum: int = 0

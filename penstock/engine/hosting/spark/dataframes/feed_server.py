@@ -85,7 +85,7 @@ class FeedServer:
             self._cancel(group)
 
     def place_for_reader(self) -> FeedPlace:
-        """Return what one reader is told: each has a ticket of its own."""
+        """Return the address and the ticket for one reader; each reader has its own ticket."""
         return FeedPlace(*self._address, self._tickets.new(), self._readers)
 
     def _accepted(self, proven: Proven) -> None:

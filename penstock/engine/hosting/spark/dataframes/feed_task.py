@@ -26,8 +26,8 @@ def spool_partition(
 ) -> Iterator[None]:
     """Write a partition to a file.
 
-    `told`: folder, partition, accumulator of (partition, name, bytes). Spark counts each finished
-    task once in the accumulator.
+    `arguments`: folder, partition, accumulator of (partition, name, bytes). Spark counts each
+    finished task once in the accumulator.
     """
     folder, partition, written = arguments
     spool = import_shipped(archives, "penstock.engine.hosting.spark.dataframes.spool")

@@ -90,7 +90,9 @@ class SpoolStream:
         return bytes(self._block[begin : self._at])
 
     def _read(self, least: int) -> None:
-        """Read the next block of at least so many bytes, and append it to the rest of the one before."""
+        """Read the next block of at least `least` bytes, and append it to the rest of the one
+        before.
+        """
         rest = bytes(self._block[self._at :])
         wanted = min(max(_BLOCK, least - len(rest)), self._file.bytes - self._offset)
         read = self._files.read(self._path, self._offset, wanted)

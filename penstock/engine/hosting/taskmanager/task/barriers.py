@@ -1,4 +1,4 @@
-"""Connects a task to checkpoints: what handles its barriers, and who is told about them.
+"""Connects a task to checkpoints: what handles its barriers, and who is notified of them.
 
 Source: Flink InputProcessorUtil.createCheckpointBarrierHandler.
 """
@@ -50,7 +50,9 @@ def notice_priority(attempt: TaskAttempt) -> None:
 
 
 def read_announcements(attempt: TaskAttempt) -> None:
-    """A barrier waits in a queue behind data. Its timeout begins now, whatever the task is doing. Any thread."""
+    """A barrier waits in a queue after data. Its timeout begins now, whatever the task is doing.
+    Any thread.
+    """
     attempt.mail_to_built(
         lambda built: built.read_announcements(), "a barrier is announced", MAX_PRIORITY
     )

@@ -156,7 +156,7 @@ class RemoteInputChannel(InputChannel):
         *,
         has_priority: bool = False,
     ) -> None:
-        """`backlog`: data batches that wait behind this frame at the sender."""
+        """`backlog`: data batches that wait after this frame at the sender."""
         takes_buffer = kind <= FrameKind.COLUMNS
         kind &= ~WITHOUT_CREDIT
         announced: CheckpointBarrier | None = None
@@ -199,7 +199,7 @@ class RemoteInputChannel(InputChannel):
             self._announce_changes()
 
     def on_backlog(self, backlog: int) -> None:
-        """The sender has so many data batches and no credit at all."""
+        """The sender has this number of data batches and no credit."""
         with self._lock:
             if self.is_released:
                 return
@@ -304,7 +304,7 @@ class RemoteInputChannel(InputChannel):
 
     def announce_row_limit(self) -> None:
         limit: int | None = -1
-        while limit != self.row_limit:  # Another thread may tell a former one meanwhile.
+        while limit != self.row_limit:  # Another thread may send a former one meanwhile.
             with self._lock:
                 limit = self.row_limit
                 self.credit.most = frames_for(limit)
@@ -358,25 +358,29 @@ _MOST_LIMITED: Final = 4
 
 
 def frames_for(row_limit: int | None) -> int | None:
-    """How many frames of a channel may wait here, or be on their way, if so many records may wait at the producer."""
+    """Return how many frames of a channel may wait here or be in flight, if `row_limit` records may
+    wait at the producer.
+    """
     return None if row_limit is None else min(row_limit, _MOST_LIMITED)
 
 
 class ReceiverCredit:
-    """The receiver's half of credit-based flow control: which buffers a remote channel has, and how much credit it grants.
+    """The receiver's half of credit-based flow control: which buffers a remote channel has, and how
+    much credit it grants.
 
-    One credit is the right to send one data frame of at most a buffer's size; events need no credit. Does not know the
-    network or bytes, and takes no lock: its channel does. Source: Flink BufferManager, RemoteInputChannel
-    (docs/spec/exchange.md#credit).
+    One credit is the right to send one data frame of at most a buffer's size; events need no
+    credit. Does not know the network or bytes, and takes no lock: its channel does. Source: Flink
+    BufferManager, RemoteInputChannel (docs/spec/exchange.md#credit).
 
-    An empty buffer that waits for a frame is `available`. For each of these the sender has been told a credit, or is
-    about to be told. Exclusive buffers belong to the channel, floating ones come from the gate's pool.
+    An empty buffer that waits for a frame is `available`. For each of them the sender has a credit,
+    or will get it. Exclusive buffers belong to the channel, floating ones come from the gate's
+    pool.
 
-    The buffers and the credit of one remote channel.
 
-    `required`: buffers that the sender's backlog asks for. `unannounced`: credit that the sender has not been told yet.
-    `outstanding`: credit that it has been told and, as far as is known here, has not used. `filled`: buffers whose
-    frames wait for the task. `most`: how many frames may wait or be outstanding; None: as many as there are buffers.
+    `required`: buffers that the sender's backlog asks for. `unannounced`: credit that the sender
+    has not got yet. `outstanding`: credit that the sender has got and, as far as is known here, has
+    not used. `filled`: buffers whose frames wait for the task. `most`: how many frames may wait or
+    be outstanding; None: as many as there are buffers.
     """
 
     __slots__ = (
@@ -416,7 +420,8 @@ class ReceiverCredit:
         return self.gain(self._request_floating())
 
     def take(self) -> bool:
-        """A data frame came and fills a buffer. Returns whether that is a floating one, which `recycle` has to be told.
+        """A data frame came and fills a buffer. Returns whether that is a floating one, which
+        `recycle` has to know.
 
         Raises: EngineBug: the sender had no credit.
         """

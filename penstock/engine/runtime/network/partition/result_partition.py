@@ -180,7 +180,7 @@ class ResultPartition:
                 subpartition.limit_frames(self.pool.buffer_bytes)
 
     def limit_rows(self, rows: int) -> None:
-        """Let only so many records wait in each subpartition until its consumer asks for more."""
+        """Let only `rows` records wait in each subpartition until its consumer asks for more."""
         for subpartition in self.subpartitions:
             subpartition.limit_rows(rows)
 
@@ -202,8 +202,10 @@ class ResultPartition:
             pending.clear()
 
     def broadcast_event(self, event: Element) -> None:
-        """Send an event to every consumer, behind everything written before or, with priority, ahead of it. Raises:
-        EngineBug: it is finished.
+        """Send an event to every consumer, after everything written before or, with priority, ahead
+        of it.
+
+        Raises: EngineBug: the partition is finished.
         """
         if self.is_finished:
             raise EngineBug(
@@ -215,7 +217,7 @@ class ResultPartition:
             subpartition.add(event)
 
     def notify_end_of_data(self, end: EndOfData) -> None:
-        """Tell consumers that no more records come. A second call does nothing."""
+        """Notify consumers that no more records come. A second call does nothing."""
         if not self._has_ended_data:
             self._has_ended_data = True
             self.broadcast_event(end)
