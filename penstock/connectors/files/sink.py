@@ -410,8 +410,8 @@ def store_of(settings: _SinkSettings) -> PartStore:
     if objects is None:
         raise ConfigurationError(
             f"FileSink: the query of {address.shown!r} has parameters that boto3 does not take "
-            f"from it. Expected only {', '.join(sorted(KNOWN))}. Set others by the environment or the "
-            "file of AWS's settings."
+            f"from it. Expected only {', '.join(sorted(KNOWN))}. Set others by the environment or "
+            "the file of AWS's settings."
         )
     if not address.netloc.rpartition("@")[2]:
         raise ConfigurationError(
