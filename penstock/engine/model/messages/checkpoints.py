@@ -221,7 +221,7 @@ class SnapshotCoordinators:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorsCheckpointEnded:
-    """Tell the operators' coordinators that the checkpoint is complete, or aborted."""
+    """Notify the operators' coordinators that the checkpoint is complete or aborted."""
 
     checkpoint_id: int
     is_completed: bool

@@ -180,7 +180,7 @@ class DeclareRequirements:
 
 @dataclass(frozen=True, slots=True)
 class AnswerOffers:
-    """Tells a TaskManager which of its offered slots the job takes; it frees the others."""
+    """Accepts or rejects the slots that a TaskManager offered; it frees the rejected ones."""
 
     resource_id: ids.ResourceId
     accepted: tuple[ids.AllocationId, ...]

@@ -71,7 +71,7 @@ class TaskManagerStartFailed:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagersAllowed:
-    """The host has grown: so many TaskManagers may there be at one time."""
+    """The host can now run `most` TaskManagers at one time, more than before."""
 
     most: int
     now_ms: int

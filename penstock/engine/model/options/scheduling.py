@@ -168,7 +168,7 @@ class HistoryOptions(OptionGroup, title="History"):
 
 
 class ErrorOptions(OptionGroup, title="Errors"):
-    """What an error tells."""
+    """What an error contains."""
 
     FULL = flag("penstock.errors.full", "false")
     """Whether errors have Penstock's own frames too. They are always in the logs of driver and TaskManagers."""

@@ -134,7 +134,7 @@ class LogOptions(OptionGroup, title="Logs"):
 
 
 class StackOptions(OptionGroup, title="Thread dumps and flame graphs"):
-    """What is told of the stacks of threads."""
+    """What is reported of the stacks of threads."""
 
     DUMP_DEPTH = whole("cluster.thread-dump.stacktrace-max-depth", "50")
     """How many frames of a thread a thread dump has."""

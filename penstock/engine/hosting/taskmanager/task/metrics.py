@@ -557,7 +557,7 @@ class TaskMetrics:
                 spent.shares.busy, spent.shares.idle, spent.shares.backpressured, *rates
             ),
             frequent_keys=frequent_keys(task.outputs),
-            watermark_ms=task.told_watermark_ms,
+            watermark_ms=task.reported_watermark_ms,
             late_records_dropped=task.chain.late_records_dropped,
             buffers_in=built.buffers_in,
             buffers_out=built.buffers_out,
