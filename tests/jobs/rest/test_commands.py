@@ -1,5 +1,7 @@
 """`penstock list`, `cancel` and the others, against a job of this process."""
 
+import re
+
 import pytest
 
 from penstock.common import WatermarkStrategy
@@ -9,6 +11,7 @@ from penstock.ops.cli.cli import main
 from tests.tools.hosting.commands import as_json, run
 from tests.tools.hosting.rest import SETTINGS
 from tests.tools.programs.environments import minicluster_environment
+from tests.tools.waiting import wait_until
 
 
 def test_drivers_of_this_user_are_found_by_themselves(capsys, job, client):
@@ -26,6 +29,17 @@ def test_a_driver_can_be_named(capsys, job, client):
 def test_a_job_is_named_by_the_beginning_of_its_id_or_its_name_or_not_at_all(capsys, job):
     for names in ([job[:8]], ["endless"], []):
         assert as_json(capsys, "info", *names)["jid"] == job
+
+
+def test_a_source_has_the_records_that_it_has_read(capsys, job):
+    """As in the console. Flink's own path counts them as nothing."""
+
+    def read():
+        code, told = run(capsys, "info", job)
+        found = re.search(r"Source: Numbers.*; records in ([\d,]+), out", told)
+        return code == 0 and found is not None and found[1] != "0"
+
+    wait_until(read, "nothing is read")
 
 
 def test_the_verdict_is_told_in_sentences(capsys, job):

@@ -472,10 +472,17 @@ def info(one: Target, _: argparse.Namespace) -> Answer:
     ]
     with suppress(RemoteError):  # A history server has no metrics.
         lines += [_totals(one, details)] if is_ended else []
+    read: dict[str, int] = {}
+    with suppress(
+        RemoteError
+    ):  # Flink has no such path, and counts what a source reads as nothing.
+        nodes = one.client.get(f"{one.path}/graph")["nodes"]
+        read = {node["id"]: node["total"]["records-in"] for node in nodes}
     for vertex in details["vertices"]:
         metrics = vertex["metrics"]
+        records_in = read.get(vertex["id"], metrics["read-records"])
         lines.append(
-            f"  {vertex['name']}: {tasks_text(vertex)}; records in {metrics['read-records']:,}, "
+            f"  {vertex['name']}: {tasks_text(vertex)}; records in {records_in:,}, "
             f"out {metrics['write-records']:,}"
         )
     return details, "\n".join(lines)
