@@ -6,7 +6,7 @@ fields only, and passes all other answers on unread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from penstock.ops.jobs.diagnosis.history import Since
@@ -34,7 +34,7 @@ from penstock.ops.jobs.views.attempts import Json, attempts_of
 from penstock.ops.jobs.views.rows import answer_of
 from penstock.ops.metrics.history_rings import COARSE, FIGURES, FINE, Resolution, Rows
 
-Entry: TypeAlias = tuple[str, "Json | list[Json]"]
+Entry: TypeAlias = tuple[str, "Json | Sequence[Json]"]
 """A path, and its answer."""
 Figures: TypeAlias = Callable[[JobSnapshot, VertexSnapshot, Resolution], Rows]
 """What is kept of a vertex over time."""
