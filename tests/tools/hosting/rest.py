@@ -16,7 +16,8 @@ SETTINGS = {"rest.bind-port": "0", "penstock.rest.enabled": "true"}
 def rest_server(**more):
     """A server that MiniCluster jobs with SETTINGS use. Ended with the block."""
     former = server.CURRENT.server
-    JOB_REGISTRY.observed.clear()
+    for job_id in list(JOB_REGISTRY.observed):
+        JOB_REGISTRY.forget(job_id)  # With its metrics, which reporters would show.
     server.CURRENT.server = None
     try:
         server.address_of_server(Settings({**SETTINGS, **more}))

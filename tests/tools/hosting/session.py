@@ -73,7 +73,8 @@ class ServedSession:
 def rest_of_its_own():
     """The process gets a REST server anew, which is ended with the block."""
     former = server.CURRENT.server
-    JOB_REGISTRY.observed.clear()
+    for job_id in list(JOB_REGISTRY.observed):
+        JOB_REGISTRY.forget(job_id)
     server.CURRENT.server = None
     try:
         yield
