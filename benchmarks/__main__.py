@@ -7,6 +7,7 @@ benchmarks/RESULTS.md.
 import argparse
 
 from benchmarks.measures import (
+    archives,
     batch,
     dashboard,
     dataframes,
@@ -53,6 +54,7 @@ BENCHMARKS = {
     "metrics": metrics.measure,
     "observation": observation.measure,
     "dashboard": dashboard.measure,
+    "archives": archives.measure,
     "object_stores": object_stores.measure,
     "kafka": kafka.measure,
     "checkpoints": checkpoints.measure,
@@ -78,6 +80,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "metrics": metrics.ABOUT,
     "observation": observation.ABOUT,
     "dashboard": dashboard.ABOUT,
+    "archives": archives.ABOUT,
     "object_stores": object_stores.ABOUT,
     "kafka": kafka.ABOUT,
     "checkpoints": checkpoints.ABOUT,
@@ -102,6 +105,7 @@ WITHOUT_SPARK = frozenset({
     "metrics",
     "observation",
     "dashboard",
+    "archives",
     "sql_sink",
     "object_stores",
     "kafka",

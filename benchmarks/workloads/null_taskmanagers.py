@@ -31,6 +31,7 @@ from penstock.engine.model.messages import (
     FENCED,
     Heartbeat,
     MetricsReport,
+    RecentFigures,
     RegisterTaskManager,
     RegistrationAccepted,
     StartSlotTimer,
@@ -70,9 +71,7 @@ class NullTaskManager:
             records_out=self._beats * 1000,
             bytes_in=self._beats * 9000,
             bytes_out=self._beats * 9000,
-            busy_ms_per_s=300.0,
-            idle_ms_per_s=600.0,
-            backpressured_ms_per_s=100.0,
+            recent=RecentFigures(300.0, 600.0, 100.0, 1000.0, 1000.0, 9000.0, 9000.0),
             watermark_ms=self._beats * 500,
         )
         self._send(

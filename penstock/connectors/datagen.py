@@ -178,7 +178,9 @@ class IndexRange:
 
 
 class RateLimiter:
-    """Tells how many records may be released by now, counted from a start on the monotonic clock."""
+    """Computes how many records may be released by now, counted from a start on the monotonic
+    clock.
+    """
 
     __slots__ = ("_per_second", "_released", "_started_ms")
 

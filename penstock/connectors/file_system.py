@@ -78,8 +78,9 @@ class StreamFormat:
 # ---------------------------------------------------------------------- streaming file sink
 # StreamingFileSink: the older sink of files, for add_sink(). Its files are finished by checkpoints only.
 #
-# Source: pyflink.datastream.connectors.file_system, Flink StreamingFileSink, Bucket; differs: every checkpoint rolls, numbers of files go
-# on behind those that are there, and a BATCH job finishes its files at its end.
+# Source: pyflink.datastream.connectors.file_system, Flink StreamingFileSink, Bucket; differs: every
+# checkpoint rolls, numbers of files continue after those that are there, and a BATCH job finishes
+# its files at its end.
 
 
 class StreamingFileSink(FileSink):

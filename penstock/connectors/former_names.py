@@ -47,7 +47,7 @@ OF_A_STREAM: Final = {
     **dict.fromkeys(
         ("sum", "min", "max", "min_by", "max_by", "reduce"), "Call key_by just before."
     ),
-    "time_window": "Use window(TumblingEventTimeWindows.of(size)) or another assigner of penstock.datastream.window, behind key_by.",
+    "time_window": "Use window(TumblingEventTimeWindows.of(size)) or another assigner of penstock.datastream.window, after key_by.",
 }
 OF_CHECKPOINT_CONFIG: Final = {
     **dict.fromkeys(

@@ -31,10 +31,10 @@ from penstock.engine.runtime.sources.contract import Polled
 # and switches to the next.
 #
 # A reader reports OPENED with a source's number when it begins to read that source, and FINISHED
-# when it has read all its splits; FINISHED with -1 means that it has just started and waits to be
-# told which source to read. The answers are splits of two special kinds: NoMoreOf and SwitchTo.
+# when it has read all its splits; FINISHED with -1 means that it has just started and waits for
+# the source to read. The answers are splits of two special kinds: NoMoreOf and SwitchTo.
 # When all readers have FINISHED, the next source's enumerator is made. Source: Flink
-# HybridSourceSplitEnumerator; differs: NoMoreOf tells a reader that its source has no more
+# HybridSourceSplitEnumerator; differs: NoMoreOf signals to a reader that its source has no more
 # splits.
 
 
@@ -52,14 +52,14 @@ class HybridSplit:
 
 @dataclass(frozen=True, slots=True)
 class NoMoreOf:
-    """Tells a reader that this source has no more splits for it."""
+    """Signals to a reader that this source has no more splits for it."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchTo:
-    """Tells a reader to continue with this source."""
+    """Makes a reader continue with this source."""
 
     index: int
 
@@ -100,13 +100,13 @@ class HybridEnumerator(SplitEnumerator):
 
     def handle_source_event(self, subtask: int, event: object) -> None:
         assert isinstance(event, tuple), "a HybridReader sends pairs"
-        told, index = event
-        if told == OPENED:
+        kind, index = event
+        if kind == OPENED:
             self._begin(subtask, index)
-        elif told == FINISHED and index < self.index:
+        elif kind == FINISHED and index < self.index:
             following = [one for one in self._late if one > index]
             self.context.assign_splits(subtask, [SwitchTo(min(following, default=self.index))])
-        elif told == FINISHED:
+        elif kind == FINISHED:
             self._finished.add(subtask)
             if len(self._finished) == self.context.parallelism():
                 self._go_on()
@@ -146,7 +146,7 @@ class HybridEnumerator(SplitEnumerator):
         return self.index == len(self.sources) - 1
 
     def no_more(self, subtask: int) -> None:
-        """Tells a reader that the current source has no more splits for it."""
+        """Signal to a reader that the current source has no more splits for it."""
         if self.is_last:
             self.context.signal_no_more_splits(subtask)
         else:
@@ -193,7 +193,7 @@ class HybridEnumerator(SplitEnumerator):
 class BatchEnumerator(HybridEnumerator):
     """The enumerator of a BATCH job. All splits are assigned before readers start.
 
-    A reader that is told that there are no more splits therefore counts as finished.
+    So a reader that gets the signal that there are no more splits counts as finished.
     """
 
     def __init__(self, context: EnumeratorContext, sources: Sequence[Source]) -> None:
@@ -346,7 +346,7 @@ class HybridReader(SourceReader):
             self._inner.before_checkpoint(checkpoint_id)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Tells the current reader; the readers of earlier sources are closed."""
+        """Notify the current reader; the readers of earlier sources are closed."""
         if self._inner is not None:
             self._inner.notify_checkpoint_complete(checkpoint_id)
 

@@ -23,13 +23,13 @@ from penstock.connectors.sql.engine import (
     REFUSED_BY_DRIVER,
     TIMEOUT_S,
     answered,
+    driver_text,
     error_of,
     is_transient,
     look,
     make_engine,
     may_pass,
     shown_url,
-    told,
     transaction,
 )
 from penstock.connectors.sql.jdbc_urls import alchemy_url
@@ -287,7 +287,7 @@ class _StatementWriter(RowsWriter):
         except (sa.exc.SQLAlchemyError, *REFUSED_BY_DRIVER) as error:
             at = "" if may_pass(error) or not rows else self._refused(rows)
             raise error_of(
-                f"{self._failed}: {told(error)}.{at} The statement: "
+                f"{self._failed}: {driver_text(error)}.{at} The statement: "
                 + self._statement.replace("\\:", ":"),
                 error,
             ) from error

@@ -90,7 +90,7 @@ class BatchLoader:
         return asked
 
     def close(self) -> None:
-        """Calls under way are left behind."""
+        """Calls under way are abandoned."""
         self._threads.close(CLOSE_TIMEOUT_S, drops=True)
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -253,7 +253,7 @@ class _SqlStagingWriter(_SqlWriter):
     def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
         """Marks the staged rows with the checkpoint.
 
-        A job that restores an earlier checkpoint can then tell which rows will never be committed.
+        Then a job that restores an earlier checkpoint knows which rows will never be committed.
         """
         self._flush()
         staged_earlier = self._staged

@@ -1,7 +1,7 @@
 """SqlSource: reads a table, view or query of a SQL database once, in ranges of a column. Needs SQLAlchemy 2 (`penstock[sql]`).
 
 Bounded. The driver asks for the smallest and largest value of the column, and cuts the numbers between them into ranges of
-equal width, each of which is a split. A range is read in the order of the column, so that a restart goes on behind the rows
+equal width, each of which is a split. A range is read in the order of the column, so that a restart continues after the rows
 that it has read. Rows that others change meanwhile are read as they are when their range is opened, and again after a
 restart: read a table that stands still, or a query of rows that no longer change.
 Source: Flink JdbcSource with JdbcNumericBetweenParametersProvider; differs: ranges are cut by the driver, exactly once.
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     pass
 
 # ---------------------------------------------------------------------- queries
-# Queries of users, made fit to stand in a FROM clause. Does not parse SQL: it only tells texts
+# Queries of users, made fit to stand in a FROM clause. Does not parse SQL: it only separates texts
 # and comments from the rest.
 
 
@@ -299,8 +299,8 @@ class _Reading(SqlAccess):
         return self.table  # Its types are those that values come in.
 
     def _column(self, name: str) -> Any:
-        """Of the table, with its type. Of a query, whose text tells no types, by name, with that of the record's field where the
-        driver gives something else for it.
+        """Return a column. Of a table, with its type. Of a query, whose text has no types, by name,
+        and with the type of the record's field where the driver gives something else.
         """
         if not self.settings.query:
             return self._from().c[name]

@@ -56,9 +56,11 @@ from penstock.formats.text_lines import ROWS_PER_BATCH
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
 BLOCK_BYTES: Final = 64_000
-"""A block of at least so many bytes is written. Source: Avro's Java DataFileWriter."""
+"""A block is written when it has at least this number of bytes. Source: Avro's Java
+DataFileWriter.
+"""
 Encoded: TypeAlias = "tuple[int, bytes]"
-"""So many records, and their bytes."""
+"""Number of records, and their bytes."""
 
 
 class BlockWriter:
@@ -136,11 +138,11 @@ def spliced(file: BinaryIO, header: bytes, piece: FilePiece) -> _Spliced:
     return _Spliced(file, header, piece.stop)
 
 
-def block_behind(
+def block_after(
     file: BinaryIO, piece: FilePiece, header_size: int, number: int
 ) -> tuple[int, FilePiece | None]:
-    """How many records block `number` of the piece has, counted from 0, and the part of the piece behind it; None: there is none, or
-    the blocks before cannot be told apart.
+    """Return how many records block `number` of the piece has, counted from 0, and the part of the
+    piece after the block; None: there is none, or the blocks before have no known bounds.
     """
     size = size_of(piece.path)
     stop = size if piece.stop is None else piece.stop
@@ -483,7 +485,9 @@ class AvroFormat(FileFormat):
                 yield MarkedRows(values) if has_marks else RowBatch(values)
 
     def _records(self, file: BinaryIO, header: bytes, piece: FilePiece) -> Iterator[Any]:
-        """The records, and one `Malformed` for what cannot be read of a block. Reading goes on with the next block."""
+        """The records, and one `Malformed` for what cannot be read of a block. Reading continues
+        with the next block.
+        """
         left: FilePiece | None = piece
         while left is not None:
             blocks = read = 0
@@ -495,9 +499,9 @@ class AvroFormat(FileFormat):
                         read = number
                     blocks, read = blocks + 1, 0
             except Exception as error:  # fastavro raises many kinds of errors for bad bytes
-                records, behind = block_behind(file, left, len(header), blocks)
-                yield self._malformed(left, records - read, behind, error)
-                left = behind
+                records, after = block_after(file, left, len(header), blocks)
+                yield self._malformed(left, records - read, after, error)
+                left = after
             else:
                 return
 
@@ -506,12 +510,12 @@ class AvroFormat(FileFormat):
         yield from reader(stream, reader_schema=self._schema.with_values())
 
     def _malformed(
-        self, piece: FilePiece, records: int, behind: FilePiece | None, error: Exception
+        self, piece: FilePiece, records: int, after: FilePiece | None, error: Exception
     ) -> Malformed:
-        if behind is None:
-            place = f"{shown(piece.path)}: a block behind byte {piece.start} and all that follows"
+        if after is None:
+            place = f"{shown(piece.path)}: a block after byte {piece.start} and all that follows"
         else:
-            last = f"the last {records} records of the block before byte {behind.start}"
+            last = f"the last {records} records of the block before byte {after.start}"
             place = f"{shown(piece.path)}: {last}"
         failure = UserCodeError(
             f"{place}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "

@@ -268,7 +268,7 @@ def _written(writers: Mapping[str, Convert], pairs: list[tuple[str, Any]]) -> di
     try:
         return {name: writers[name](one) for name, one in pairs}
     except (TypeError, ValueError):
-        for name, one in pairs:  # once more, to tell which one it is
+        for name, one in pairs:  # once more, to find out which one it is
             try:
                 writers[name](one)
             except (TypeError, ValueError) as error:

@@ -66,7 +66,7 @@ class Address:
 
     @property
     def name(self) -> str:
-        """What tells the file from all others, for ever: without credentials and query."""
+        """A name that no other file has, for ever: without credentials and query."""
         user, _, host = self.netloc.rpartition("@")
         container = user.partition(":")[0] if self.scheme.startswith("abfs") else ""
         return f"{self.scheme}://{f'{container}@' if container else ''}{host}/{self.path}"
@@ -178,7 +178,7 @@ def _advice(address: Address) -> str:
         return (
             " Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or the role of "
             "the machine; the server from '?endpoint_override=host:port&scheme=http' and the "
-            "region from '?region=' behind the path."
+            "region from '?region=' after the path."
         )
     if address.scheme in {"hdfs", "viewfs"}:
         return (
@@ -213,7 +213,7 @@ REFUSED: Final[dict[bytes, str]] = {
     b"\x89LZO\x00\r\n\x1a\n": "lzop",
 }
 UNMARKED: Final = {".br": "Brotli", ".snappy": "Snappy", ".lzo": "LZO", ".lzma": "LZMA"}
-"""Forms whose first bytes tell nothing: only the name does."""
+"""Forms without known first bytes: only the name shows them."""
 _EXPECTED: Final = "plain text, gzip, bz2, xz, zstd, lz4 or zlib"
 SUFFIXES: Final = {
     ".gz": "gzip",
@@ -228,7 +228,7 @@ SUFFIXES: Final = {
 
 
 def compression_of(path: str) -> str | None:
-    """How a file is compressed, or None. Where its first bytes tell nothing, its name does.
+    """How a file is compressed, or None. Where its first bytes do not show it, its name does.
 
     Raises: RefusedForGood: it is compressed in a form that cannot be read.
     """
@@ -317,16 +317,16 @@ class _Checked(io.RawIOBase):
         try:
             data = self._unpacked.read(len(buffer))
         except (EOFError, zlib.error, lzma.LZMAError) as error:
-            raise self._told(error) from error
+            raise self._refusal(error) from error
         except OSError as error:
             # With a number it is an error of the disk or of a server, which may pass.
             if error.errno is not None or is_remote(self._path):
                 raise
-            raise self._told(error) from error
+            raise self._refusal(error) from error
         buffer[: len(data)] = data
         return len(data)
 
-    def _told(self, error: Exception) -> RefusedForGood:
+    def _refusal(self, error: Exception) -> RefusedForGood:
         return RefusedForGood(
             f"The file {shown(self._path)} cannot be unpacked as {self._form}, which its first "
             f"bytes or its name say it is: {error}. Expected {_EXPECTED}, complete. If it is "
@@ -341,7 +341,7 @@ class _Checked(io.RawIOBase):
 
 
 class _Inflated:
-    """A file in the format of zlib: one stream, or several behind each other."""
+    """A file in the format of zlib: one stream, or several one after the other."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -66,7 +66,7 @@ class FoundFile:
 
     @property
     def name(self) -> str:
-        """What tells it from all others, for ever."""
+        """A name that no other file has, for ever."""
         return Address.of(self.path).name if is_remote(self.path) else self.path
 
 
@@ -263,7 +263,7 @@ class FileFormat(ABC):
         """Yield the pieces in which this file may be read."""
 
     def pieces_of(self, file: FoundFile, split_bytes: int) -> Iterator[FilePiece]:
-        """As `pieces`, of a file that was listed. What the list tells need not be asked again."""
+        """As `pieces`, of a file that was listed. What the list has need not be asked again."""
         return self.pieces(file.path, split_bytes)
 
     @abstractmethod

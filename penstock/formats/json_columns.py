@@ -1,17 +1,18 @@
-"""Reads many JSON objects at once as columns, without a Python object for each. Does not know any connector.
+"""Reads many JSON objects at once as columns, without a Python object for each. Does not know any
+connector.
 
-It reads only input that it reads exactly as the objects would be read one by one; otherwise it returns None. msgspec reads them where it
-is installed, else pyarrow, which takes longer. Source: pyarrow.json.
+It reads only input that it reads exactly as the objects would be read one by one; otherwise it
+returns None. msgspec reads them where it is installed, else pyarrow, which takes longer. With
+msgspec, objects of one line each become Python objects that have fields as attributes, or columns
+of these.
 
-Reads many JSON objects, a line each, as Python objects that have some fields as attributes, or as columns of these. Needs msgspec.
+msgspec accepts less than Python's JSON in the declared types: no NaN, no text for a number, no lone
+surrogate. It also accepts more: objects that have no line of their own, which are found out here.
 
-msgspec accepts less than Python's JSON in the declared types: no NaN, no text for a number, no lone surrogate. It also accepts more:
-objects that have no line of their own, which are found out here. Source: msgspec.
-
-Reads only some fields of many JSON objects at once: those that the functions behind a source read. Does not know any connector.
-
-With msgspec, each object becomes a Python object with these fields as attributes; without it pyarrow makes columns of them. What
-msgspec refuses, the usual parser reads, so a message gives the same values either way, or the same error.
+It can read only some fields of the objects: those that the functions after a source read. With
+msgspec, each object becomes a Python object with these fields as attributes; without it pyarrow
+makes columns of them. What msgspec refuses, the usual parser reads, so a message gives the same
+values either way, or the same error. Source: msgspec, pyarrow.json.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ from penstock.engine.runtime.elements import ColumnBatch, Int64s, RowBatch
 from penstock.engine.runtime.partial_columns import DecodedColumns, ParsedColumns, PartialColumns
 
 _REFUSED: Final = 8
-"""A text that msgspec refuses is read twice. None is tried while more than one in so many of the last ones were refused."""
+"""A text that msgspec refuses is read twice. msgspec is not tried while more than one in this
+number of the last texts was refused.
+"""
 _LAST: Final = 64
-"""So many texts count; earlier ones count half."""
+"""This number of texts count; earlier ones count half."""
 _REFUSED_IN_NAMES: Final = re.compile(r'["\\\x00-\x1f]')
 _LINE_END, _OPENS, _CLOSES = b"\n{}"
 _MOST_SCHEMAS: Final = 64
@@ -93,7 +96,7 @@ class RecordDecoder:
             return None
         try:
             records = self._decode_lines(text)
-        except Exception:  # Whatever msgspec raises: another parser tells what is wrong.
+        except Exception:  # Whatever msgspec raises: another parser reports what is wrong.
             records = []
         if len(records) != lines:
             self._refused += 1
@@ -179,7 +182,7 @@ _STRANGE: Final = re.compile(rb"[:\[,]\s*-?(?:NaN|Inf)")
 # An integer for Python, and so 0.0 as a DOUBLE. For pyarrow it is -0.0.
 _NEGATIVE_ZERO: Final = re.compile(rb"-0\s*[,}\]]")
 _MOST_SPACE: Final = 1024
-"""Behind the last object. Where there is more, lines are read one by one."""
+"""After the last object. Where there is more, lines are read one by one."""
 _BOUNDARY: Final = re.compile(rb"}[ \t\r]*\n[ \t\r]*{")
 
 
@@ -269,7 +272,9 @@ def _has_infinite(array: pa.Array) -> bool:
 
 
 def _has_object_on_each_line(block: bytes, objects: int) -> bool:
-    """Whether so many objects are one on each line. pyarrow takes an object on two lines, two on one line, and `null`, too."""
+    """Whether the block has one object on each line. pyarrow takes an object on two lines, two on
+    one line, and `null`, too.
+    """
     if not block[-_MOST_SPACE:].rstrip().endswith(b"}"):
         return False
     if lines_with_objects(block) == objects:
@@ -306,9 +311,9 @@ def is_text(block: bytes) -> bool:
 
 _LEAST_SEEN: Final = 4096
 _TOLERATED: Final = 8
-"""msgspec is not used any more if more than one record in so many had to be read again."""
+"""msgspec is not used any more if more than one record in this number had to be read again."""
 _FIRST: Final = 16
-"""So many odd records may stand at the beginning of a batch."""
+"""The largest number of odd records at the beginning of a batch."""
 _WORTH_COLUMNS: Final = 64
 _VALUES_AT_ONCE: Final = 10_240
 """Together with their records these take half a megabyte: they are still in a core's cache when the last function reads them."""
@@ -417,12 +422,12 @@ class FieldsReader:
         """The record of an object that the decoder refuses, by the usual parser; None: it has none, or cannot be read."""
         try:
             row = self._parse(one)
-        except Exception:  # The caller reads it once more, where its error is told.
+        except Exception:  # The caller reads it once more, where its error is reported.
             return None
         return None if row is None else decoder.make(*[row[place] for place in self._places])
 
     def note_again(self, records: int) -> None:
-        """So many records had to be read once more."""
+        """`records` records had to be read once more."""
         self._again += records
         if self._seen + self._again >= _LEAST_SEEN and self._again * _TOLERATED > self._seen:
             self._decoder = None

@@ -28,10 +28,12 @@ from penstock.formats.text_lines import ROWS_PER_BATCH, TextLineFormat, in_parts
 _BLOCK_BYTES: Final = 4 << 20
 """Columns of fewer lines take longer, for each step of numpy and Arrow has a cost of its own."""
 _PARTS: Final = 8
-"""A block that has no columns is tried in so many parts: one odd line should not make Python read very many others."""
+"""A block that has no columns is tried in this number of parts: one odd line should not make Python
+read very many others.
+"""
 _LEAST_PARTED: Final = 1 << 18
 _SAMPLE: Final = 1 << 16
-"""So many bytes in the middle of a text tell how long its lines are."""
+"""Bytes in the middle of a text that show how long its lines are."""
 
 
 class JsonLinesFormat(FileFormat):

@@ -52,8 +52,8 @@ def _escaped(text: str) -> str:
 class PartitionedFormat(FileFormat):
     """Another format, whose records get fields from the folders that their file lies in.
 
-    Rows and columns get them behind their own fields; a field that they have already is replaced. What is no row becomes the field
-    `value` of one.
+    Rows and columns get them after their own fields; a field that they have already is replaced.
+    What is no row becomes the field `value` of one.
     """
 
     def __init__(self, inner: FileFormat, fields: RowTypeInfo) -> None:
@@ -77,7 +77,7 @@ class PartitionedFormat(FileFormat):
         return self._of_file
 
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
-        self._values(path)  # raises where the driver can tell it
+        self._values(path)  # raises where the driver can report it
         return self._inner.pieces(path, split_bytes)
 
     def pieces_of(self, file: FoundFile, split_bytes: int) -> Iterator[FilePiece]:

@@ -141,7 +141,7 @@ def _column_of(text: bytes) -> pa.Array:
 
 
 def in_parts(text: bytes, parts: int) -> Iterator[bytes]:
-    """Cuts whole lines into parts of whole lines, of about equal size: at most so many."""
+    """Cut whole lines into parts of whole lines, of about equal size: at most `parts`."""
     size, start = len(text) // parts, 0
     while start < len(text):
         end = text.find(b"\n", start + size) + 1 or len(text)

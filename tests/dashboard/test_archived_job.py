@@ -17,6 +17,8 @@ from tests.tools.observation.job_records import SOURCE, attempt
 
 pytestmark = pytest.mark.browser
 PAGES = {
+    "": "Totals",
+    "/rescales": "The job has not been rescaled.",
     "/timeline": "States over time",
     "/checkpoints": "Checkpoint 1, the newest one",
     "/exceptions": "Nothing has failed.",
@@ -25,6 +27,7 @@ PAGES = {
     "/options": "options are set",
     VERTEX: "Records per second",
 }
+"""Each page, and what it says. One that asks for what the archive has not fails its test: see `Looking`."""
 
 
 def archived(driver, folder):

@@ -1,5 +1,6 @@
 """The pages of jobs that have ended, from their archives: `penstock history`."""
 
+import json
 import threading
 
 import pytest
@@ -60,8 +61,9 @@ def test_all_jobs_and_the_first_screen_of_one(archives, look, tmp_path):
     tab = look().at(archives).shows("1 job ended").shows("FAILED", "td")
     assert tab.page.locator(".slots").count() == 0
     tab.page.get_by_role("link", name="job", exact=True).click()
-    tab.allowed = ["404"]
     tab.shows("ended at", "main").shows("Reduce", "main")
+    totals = tab.page.get_by_role("region", name="What the vertices have done").locator("td")
+    totals.filter(has_text="3\u202f000").first.wait_for()  # 1,000 and 2,000 of two subtasks.
     assert tab.page.get_by_role("button", name="Cancel").count() == 0
 
 
@@ -90,6 +92,18 @@ def test_skew_is_kept_and_what_was_of_a_moment_says_that_it_is_not(archives, loo
         tab.at(archives, f"{VERTEX}/{page}").shows(text)
     for page in ("taskmanagers", "taskmanagers/tm-1", "driver", "driver/log", "driver/threads"):
         tab.at(archives, f"#/{page}").shows("Their processes have ended, too")
+
+
+def test_an_archive_that_cannot_be_read_is_a_line_and_the_others_are_shown(
+    archives, look, tmp_path
+):
+    damaged = "d" * 32
+    deep = json.dumps({"archive": [{"path": "/jobs/overview", "json": "[" * 100_000}]})
+    (tmp_path / damaged).write_text(deep)
+    archive(archives, tmp_path)
+    tab = look().at(archives).shows("1 job ended").shows("1 archive cannot be read", "section")
+    tab.shows(f"{tmp_path}/{damaged}: its /jobs/overview does not name one of them", ".bad-text")
+    assert tab.violations() == []
 
 
 def test_a_job_that_no_archive_has(archives, look):

@@ -85,6 +85,25 @@ def test_the_coarse_window_is_chosen_and_kept_in_the_address(driver, look):
     assert tab.page.get_by_role("button", name="6 hours").get_attribute("aria-pressed") == "true"
 
 
+def test_a_burst_does_not_make_the_rest_flat(driver, look):
+    """A job that catches up for half a minute reads hundreds of times as fast as later."""
+
+    def catching_up(vertex_id, subtask, second):
+        return {"records_in": 100 * second + 40_000 * min(second, 30), "records_out": 0}
+
+    job = driver.job(a_minute_ago()).status("RUNNING").runs()
+    remember(driver, job, catching_up, seconds=300)
+    tab = look().at(driver, job.path + METRICS)
+    rates = chart(tab, "Records per second")
+    rates.locator(".peak").filter(has_text="highest 80.2 k/s at ").wait_for()
+    # Room for twice the usual 200 records a second, or a little less.
+    assert 200 < float(rates.locator(".plot").get_attribute("data-top")) < 400
+    rates.get_by_role("button", name="Whole scale").click()
+    tab.page.wait_for_function("document.querySelector('.peak button').ariaPressed === 'true'")
+    assert rates.locator(".plot").get_attribute("data-top") is None
+    assert tab.violations() == []
+
+
 def test_only_new_rows_are_asked_for(driver, look):
     tab = look()
     asked = []

@@ -6,8 +6,10 @@ import pytest
 
 from penstock.engine.model.graph.job_graph import JobType
 from penstock.engine.model.job_events import SlotsMissing
+from penstock.engine.model.messages import CheckpointFailureReason as Reason
 from penstock.engine.model.messages import FailureInfo
 from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
+from tests.dashboard.test_job_pages import LOST
 from tests.tools.dashboard.wide_job import reports, runs, wide_facts
 from tests.tools.observation.job_records import SINK, SOURCE, attempt
 
@@ -53,6 +55,41 @@ def test_a_job_that_runs_shows_its_vertices_and_who_limits_it(driver, look):
     tab.page.locator(".verdict").get_by_role("link", name=", subtask ").click()
     tab.page.wait_for_url(re.compile(rf"/vertices/{SINK}\?subtask=\d$"))
     tab.shows("Subtask ", "#subtask")
+
+
+def test_a_job_that_has_finished_has_totals_and_no_failed_checkpoint(driver, look):
+    """The end of a task gives up the checkpoint that is under way: nothing is wrong."""
+    job = running(driver).triggers(1)
+    job.ends(1, location=None, reason=Reason.TASK_CLOSING, text="task Source[0] is FINISHED")
+    for vertex in (SOURCE, SINK):
+        for subtask in range(2):
+            job.has(attempt(vertex, subtask), records_in=600_000, records_out=700_000)
+            job.moves(attempt(vertex, subtask), "FINISHED")
+    job.status("FINISHED")
+    tab = look().at(driver, job.path).shows("FINISHED", ".badge")
+    tab.shows("1.2 M \u2192 1.4 M", ".graph-node").shows("1\u202f400\u202f000", "td")
+    assert tab.page.get_by_text("Worst subtasks").count() == 0
+    assert tab.page.locator(".checkpoint.given_up").count() == 1
+    assert tab.page.locator(".checkpoint.failed").count() == 0
+    tab.at(driver, f"{job.path}/checkpoints?pin=1").shows("The job needed it no more")
+    tab.shows("Given up", "dt").shows("GIVEN_UP", ".badge")
+    assert tab.page.locator("[role=alert]").count() == 0
+    assert tab.violations() == []
+
+
+def test_a_driver_that_is_gone_is_not_said_to_be_healthy(driver, look):
+    job = driver.job().status("RUNNING").registers().runs()
+    for vertex in (SOURCE, SINK):
+        for subtask in range(2):
+            job.has(attempt(vertex, subtask), busy_ms_per_s=300, idle_ms_per_s=700)
+    tab = look().at(driver, job.path).shows("The job is healthy", ".verdict")
+    tab.allowed = LOST
+    driver.stop()
+    tab.shows("Nobody knows how the job does now.", ".verdict.unknown")
+    tab.shows("when the driver last answered, at ", "main")
+    assert tab.page.get_by_role("button", name="Cancel").count() == 0
+    driver.start()
+    tab.shows("\u2713", ".verdict").shows("Cancel", "button")
 
 
 def test_a_job_that_has_failed_says_why_in_one_sentence(driver, look):

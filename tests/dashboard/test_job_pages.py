@@ -31,7 +31,8 @@ def a_minute_ago(**more):
 
 
 def busy(vertex_id, subtask, second):
-    return {"records_out": 100 * second, "records_in": 100 * second, "busy_ms_per_s": 900}
+    rates = {"records_out_per_s": 100.0, "records_in_per_s": 100.0}
+    return {"records_out": 100 * second, "records_in": 100 * second, "busy_ms_per_s": 900, **rates}
 
 
 def running(driver, **more):

@@ -7,11 +7,11 @@ import pytest
 
 from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.model.graph.job_graph import JobType
-from penstock.engine.model.messages import FailureInfo, TaskIo, TaskIoReported
+from penstock.engine.model.messages import FailureInfo, TaskIoReported
 from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from tests.tools.dashboard.past import remember
 from tests.tools.dashboard.wide_job import runs as all_run
-from tests.tools.observation.job_records import JOB, PLACE, SINK, SOURCE, attempt, facts
+from tests.tools.observation.job_records import JOB, PLACE, SINK, SOURCE, attempt, facts, io_of
 
 pytestmark = pytest.mark.browser
 PAGE = f"#/jobs/{JOB}/vertices/{SINK}"
@@ -27,9 +27,7 @@ def busy_job(driver, parallelism=4, **more):
     ios = []
     for subtask in range(parallelism):
         busy = 100 * (subtask % 10)
-        told = TaskIo(
-            busy_ms_per_s=busy, idle_ms_per_s=1000 - busy, records_in=1000 * (subtask + 1)
-        )
+        told = io_of(busy_ms_per_s=busy, idle_ms_per_s=1000 - busy, records_in=1000 * (subtask + 1))
         ios.append((attempt(SINK, subtask), told))
     return job.tell(TaskIoReported(tuple(ios), 0))
 

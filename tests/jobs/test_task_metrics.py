@@ -37,7 +37,8 @@ def test_bytes_are_counted_where_they_were_encoded(reports):
 def test_every_subtask_reports_and_its_three_shares_of_a_second_sum_to_it(reports):
     assert {subtask for name, subtask, _ in reports if name.startswith("Mapped")} == {0, 1}
     for _, _, io in reports:
-        shares = io.busy_ms_per_s, io.idle_ms_per_s, io.backpressured_ms_per_s
+        recent = io.recent
+        shares = recent.busy_ms_per_s, recent.idle_ms_per_s, recent.backpressured_ms_per_s
         assert sum(shares) == pytest.approx(1000)
         assert min(shares) >= 0
 

@@ -57,7 +57,7 @@ def tasks_hear_of_a_checkpoint_before_it_is_written(stack):
         real(self)
         if self.is_storing and not was_storing:
             storing = next(p for p in self.pending.values() if p.checkpoint is not None)
-            self._gateway.tell_complete(storing)
+            self._gateway.notify_complete(storing)
 
     swap(stack, CheckpointCoordinator, "store_next", store_next)
 

@@ -59,13 +59,13 @@ def the_next_generation_does_not_wait_for_the_end_of_the_former(stack):
 
 @plant
 def tasks_do_not_hear_that_the_handover_is_given_up(stack):
-    real = CheckpointGateway.tell_aborted
+    real = CheckpointGateway.notify_aborted
 
-    def tell_aborted(self, pending, latest_completed_id):
+    def notify_aborted(self, pending, latest_completed_id):
         if not pending.request.is_handover:
             real(self, pending, latest_completed_id)
 
-    swap(stack, CheckpointGateway, "tell_aborted", tell_aborted)
+    swap(stack, CheckpointGateway, "notify_aborted", notify_aborted)
 
 
 @plant

@@ -36,7 +36,7 @@ from penstock.engine.runtime.state.heap import HeapKeyedStateBackend
 from penstock.engine.runtime.state.rocks.backend import RocksKeyedStateBackend, RocksSettings
 from penstock.engine.runtime.state.rocks.database import slot_memory
 from penstock.engine.runtime.state.snapshot import OperatorSnapshot, Sharing
-from penstock.engine.runtime.state.snapshot_reader import Beside, read_operator
+from penstock.engine.runtime.state.snapshot_reader import OtherParts, read_operator
 from penstock.engine.runtime.state.snapshot_writer import write_operator
 
 KEYS = 1_000_000
@@ -197,7 +197,7 @@ def _restore_rate(*, is_rocks: bool) -> float:
         started = time.perf_counter()
         restore = OperatorRestore(written.keyed, databases=written.databases)
         with COLLECTOR_HELD_OFF:
-            read = read_operator(restore, storage.read, ALL_GROUPS, pickle.loads, Beside.HELD)
+            read = read_operator(restore, storage.read, ALL_GROUPS, pickle.loads, OtherParts.HELD)
             again = _backend(folder, names, is_rocks=is_rocks)
             restore_backend(again, read, "state")
             again.set_key(7)

@@ -37,8 +37,8 @@ from penstock.engine.runtime.sources.contract import (
 )
 from penstock.engine.runtime.sources.reader_base import QueueEnumerator, SourceReaderBase
 
-# ---------------------------------------------------------------------- committing reader
-# A reader that tells its broker what was read, when the checkpoint that covers it is complete.
+# ---------------------------------------------------------------------- committing reader A reader
+# that acknowledges to its broker what was read, when the checkpoint that covers it is complete.
 #
 # Source: Flink KafkaSourceReader, PulsarSourceReader.
 
@@ -54,22 +54,22 @@ class CommittingSplitReader(SplitReader):
     """
 
     to_commit: Mapping[Any, Any] = _NOTHING
-    _told: Mapping[Any, Any] = _NOTHING
+    _reported: Mapping[Any, Any] = _NOTHING
 
-    def not_yet_told(self) -> Mapping[Any, Any]:
+    def not_yet_reported(self) -> Mapping[Any, Any]:
         """The positions of `to_commit`, if they were not returned before.
 
         The attribute is not emptied here, because the other thread may be setting it.
         """
         positions = self.to_commit
-        if positions is self._told:
+        if positions is self._reported:
             return _NOTHING
-        self._told = positions
+        self._reported = positions
         return positions
 
     @abstractmethod
     def commit(self) -> None:
-        """Tells the broker the positions, without waiting.
+        """Send the positions to the broker, without waiting.
 
         A failure does no harm: the job restarts from its checkpoints, not from these positions.
         """
@@ -97,7 +97,7 @@ class CommittingReader(SourceReaderBase):
         """Opens the split reader; called once, with the first split."""
 
     @abstractmethod
-    def position_behind(self, batch: SplitBatch) -> Any:
+    def position_after(self, batch: SplitBatch) -> Any:
         """The position to commit once this batch was read; None: the position stays as it is."""
 
     def create_split_reader(self) -> SplitReader:
@@ -106,7 +106,7 @@ class CommittingReader(SourceReaderBase):
 
     def note_read(self, read: SplitBatch) -> None:
         super().note_read(read)
-        position = self.position_behind(read)
+        position = self.position_after(read)
         if position is not None:
             self._positions[read.split_id] = position
 
@@ -157,13 +157,13 @@ class AssignedSplits(SplitEnumerator):
 
 
 # ---------------------------------------------------------------------- polling
-# Bases for sources without splits: a client that is polled, knows its position, and is told what
-# is safe.
+# Bases for sources without splits: a client that is polled, knows its position, and is notified
+# of complete checkpoints.
 #
-# Most message brokers are like that. What is left to write is the client; splits, threads,
-# checkpoints and rescaling are done here. Does not know any client. Source: Flink's
-# SourceFunction, CheckpointListener and RMQSource; differs: on the contract of FLIP-27, so that
-# it rescales, and does not block checkpoints.
+# Most message brokers are like that. A subclass supplies the client; splits, threads, checkpoints
+# and rescaling are done here. Does not know any client. Source: Flink's SourceFunction,
+# CheckpointListener and RMQSource; differs: on the contract of FLIP-27, so that it rescales, and
+# does not block checkpoints.
 
 
 PAUSE_S: Final = 0.02
@@ -182,7 +182,7 @@ class Poller:
     """Reads one shard of a PollingSource. All methods but `wake_up` are called on one thread, where they may block."""
 
     def open(self, position: Any) -> None:
-        """Begin behind this position, which `position` has returned; None: at the beginning."""
+        """Begin after this position, which `position` has returned; None: at the beginning."""
 
     @abstractmethod
     def poll(self) -> Sequence[Any] | Batch | None:
@@ -195,7 +195,9 @@ class Poller:
 
     @abstractmethod
     def position(self) -> Any:
-        """Return where to go on behind the records that `poll` returned last, as plain data; never None."""
+        """Return the position after the records that `poll` returned last, as plain data; never
+        None.
+        """
 
     def acknowledge(self, position: Any) -> None:
         """Note that what lies before this position is never asked for again.
@@ -237,11 +239,12 @@ class QueuePoller(Poller):
 class PollingSource(Source):
     """A source without splits. A subclass makes its Pollers.
 
-    `is_bounded`: whether its pollers come to an end. `shards`: how many pollers there are. They are spread over the subtasks, so a subtask may have several, or none; their
-    number stays when the parallelism changes.
+    `is_bounded`: whether its pollers come to an end. `shards`: how many pollers there are. They are
+    spread over the subtasks, so a subtask may have several, or none. The number of pollers stays
+    when the parallelism changes.
 
-    Each record comes exactly once if `open` goes on exactly behind a position, and at least once if the other side sends
-    again what was not acknowledged.
+    Each record comes exactly once if `open` continues exactly after a position, and at least once
+    if the other side sends again what was not acknowledged.
     """
 
     shards: int = 1
@@ -266,16 +269,18 @@ class PollingSource(Source):
 class GeneratorSource(PollingSource):
     """A source that is one generator, as simple as a source can be. A subclass defines `run`.
 
-    `batch_rows`: at most so many records are handed on at once.
+    `batch_rows`: the largest number of records in a batch.
     """
 
     batch_rows: int = MAX_ROWS
 
     @abstractmethod
     def run(self, shard: int, skip: int) -> Iterator[Any]:
-        """Yield the records of a shard behind the first `skip` of them; the source ends with the generator.
+        """Yield the records of a shard after the first `skip` of them; the source ends with the
+        generator.
 
-        A record of None is none: what was yielded before it is handed on. Yield it before waiting for long.
+        A record of None is none: what was yielded before it is handed on. Yield it before waiting
+        for long.
         """
 
     def create_poller(self, shard: int) -> Poller:
@@ -350,8 +355,8 @@ class _PollingReader(CommittingReader):
     def split_id(self, split: Shard) -> int:
         return split.number
 
-    def position_behind(self, batch: SplitBatch) -> Any:
-        return None if batch.behind is None else batch.behind.position
+    def position_after(self, batch: SplitBatch) -> Any:
+        return None if batch.after is None else batch.after.position
 
 
 class _PollingSplitReader(CommittingSplitReader):
@@ -381,7 +386,7 @@ class _PollingSplitReader(CommittingSplitReader):
             poller = self._pollers[number]
             found = poller.poll()
             if found is None:
-                # It may still be told what is safe.
+                # It may still be notified of checkpoints.
                 self._ended[number] = self._pollers.pop(self._turns.popleft())
                 return Fetched((), (number,))
             self._turns.rotate(-1)
@@ -395,7 +400,7 @@ class _PollingSplitReader(CommittingSplitReader):
         return Fetched()
 
     def commit(self) -> None:
-        for number, position in self.not_yet_told().items():
+        for number, position in self.not_yet_reported().items():
             poller = self._pollers.get(number) or self._ended.get(number)
             if poller is not None:
                 poller.acknowledge(position)

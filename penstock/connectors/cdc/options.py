@@ -1,4 +1,4 @@
-"""What change sources are told: where to begin, what an update gives; and what their builders share.
+"""Options of change sources: where to begin, what an update gives; and what their builders share.
 
 Source: Flink CDC StartupOptions, PostgresSourceBuilder, MySqlSourceBuilder, DebeziumChangelogMode.
 """
@@ -58,18 +58,21 @@ class StartupOptions:
     def never() -> StartupOptions:
         """Take no snapshot: read all changes that the database has kept for this source.
 
-        PostgreSQL: those behind the slot's confirmed position. MySQL and MariaDB: those of all binlog files.
+        PostgreSQL: those after the slot's confirmed position. MySQL and MariaDB: those of all
+        binlog files.
         """
         return StartupOptions("never")
 
     @staticmethod
     def specific_offset(file: str, position: int) -> StartupOptions:
-        """Read the changes behind a position in the binlog of MySQL or MariaDB, such as ("binlog.000003", 4)."""
+        """Read the changes after a position in the binlog of MySQL or MariaDB, such as
+        ("binlog.000003", 4).
+        """
         is_file = isinstance(file, str) and _BINLOG.fullmatch(file)
         if not is_file or not isinstance(position, int) or position < 4:
             raise ConfigurationError(
                 "StartupOptions.specific_offset: expected a file and a position of 4 or more, such "
-                f'as ("binlog.000003", 4), got {file!r} and {position!r}. SHOW BINARY LOGS tells '
+                f'as ("binlog.000003", 4), got {file!r} and {position!r}. SHOW BINARY LOGS lists '
                 "the files."
             )
         return StartupOptions("specific-offset", file, position)
@@ -178,7 +181,9 @@ class CdcBuilder(SettingsBuilder):
         return self._with(chunk_rows=rows)
 
     def ignore_truncate(self, *, ignores: bool = True) -> Self:
-        """Go on behind a TRUNCATE. By default it ends the job: a changelog has no record for it."""
+        """Continue after a TRUNCATE. By default it ends the job: a changelog has no
+        record for it.
+        """
         return self._with(ignores_truncate=ignores)
 
     @abstractmethod

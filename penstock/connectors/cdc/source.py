@@ -79,7 +79,8 @@ class DriverSide(ABC):
 
     @abstractmethod
     def next_bound(self, table: TableId, low: Any, rows: int) -> Any:
-        """Return the first part of the key that lies about so many rows behind `low`; None: the range is the last one.
+        """Return the first part of the key that lies about `rows` rows after `low`; None: the range
+        is the last one.
 
         `low`: None: of the whole table.
         """
@@ -96,18 +97,19 @@ class ChangeStream(ABC):
         self._reader = reader
         self._maker = reading.maker
         self._where = reading.where
-        self._position = self._told = position
+        self._position = self._reported = position
 
     def poll(self) -> tuple[Batch, StreamSplit] | None:
-        """Return records, and the split behind them; None: none for now. An empty batch only moves the position.
+        """Return records, and the split after them; None: none for now. An empty batch only moves
+        the position.
 
         It waits for up to about 0.1 s.
         """
         changes: list[Change] = []
         self._fill(changes)
-        if self._position == self._told:
+        if self._position == self._reported:
             return None
-        self._told = self._position
+        self._reported = self._position
         batch = self._maker.batch(changes) if changes else NOTHING
         return batch, StreamSplit(self._position, self._reader.pieces)
 
@@ -134,7 +136,8 @@ class RangeReader(ABC):
     def rows(
         self, split: SnapshotSplit, shape: TableShape
     ) -> Iterator[tuple[Batch, SnapshotSplit]]:
-        """Yield the rows of a range that are behind `split.after`, each batch with the split behind it.
+        """Yield the rows of a range that come after `split.after`, each batch with the split after
+        it.
 
         The last split is finished, with an empty batch.
         """
@@ -162,11 +165,11 @@ class ReaderSide:
 
 
 # ---------------------------------------------------------------------- enumerator
-# The enumerator of a change source: ranges of tables to whoever asks, and then the stream to one
-# reader.
+# The enumerator of a change source assigns ranges of tables to the readers that ask, and then the
+# stream to one reader.
 #
-# The stream is handed out when all ranges are in complete checkpoints. Then everything behind the
-# source has had the snapshot's rows, and a change cannot overtake the row that it changes,
+# The stream is assigned when all ranges are in complete checkpoints. Then everything downstream of
+# the source has had the snapshot's rows, and a change cannot overtake the row that it changes,
 # whichever subtask read that row. Source: Flink CDC HybridSplitAssigner, SnapshotSplitAssigner,
 # IncrementalSourceEnumerator; differs: ranges are cut when they are asked for.
 
@@ -175,7 +178,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 FINISHED: Final = "finished"
-"""A reader's event: (FINISHED, ranges): it has read them, and with checkpoints they are in a complete one. See `told_range`."""
+"""A reader's event: (FINISHED, ranges): it has read them, and with checkpoints they are in a complete one. See `reported_range`."""
 NO_CHECKPOINTS: Final = "no checkpoints"
 """A reader's event: the job takes none. Then one subtask reads everything, in order."""
 
@@ -185,7 +188,7 @@ class Forget:
     """Goes to a reader as a split: the enumerator has its finished ranges for good."""
 
 
-def told_range(split: SnapshotSplit) -> tuple[Any, ...]:
+def reported_range(split: SnapshotSplit) -> tuple[Any, ...]:
     """A finished range as plain data: its id, and its pieces."""
     pieces = tuple(
         (*piece.table, piece.low, piece.high, piece.after, piece.upto, piece.view.plain)
@@ -266,10 +269,11 @@ class CdcEnumerator(SplitEnumerator):
             self._running.discard(split.split_id)
             self._finished.pop(split.split_id, None)
         if ranges and self._has_streamed:
-            # Only without checkpoints, behind a savepoint: read again, with other views than the stream's.
+            # Only without checkpoints, after a savepoint: read again, with other views than the
+            # stream's.
             self._has_streamed = False
             splits = ranges
-        # Whoever lacks a Forget tells its finished ranges again, and gets it then.
+        # A reader that lacks a Forget reports its finished ranges again, and gets it then.
         self._back += [split for split in splits if not isinstance(split, Forget)]
 
     def snapshot_state(self) -> Any:
@@ -304,9 +308,10 @@ class CdcEnumerator(SplitEnumerator):
     # ------------------------------------------------------------------ inside
 
     def _begin_anew(self, tables: tuple[TableId, ...]) -> None:
-        """As a new job: the database may have let go what lies behind the former beginning.
+        """Begin as a new job: the database may have removed what follows the former beginning.
 
-        Where it begins is asked when somebody wants a split, so that a server that is away fails that task.
+        The position is asked for when a reader asks for a split, so that a server that is away
+        fails that task.
         """
         self._begin = None
         self._left, self._cut, self._back = list(tables), None, []
@@ -360,8 +365,8 @@ class CdcEnumerator(SplitEnumerator):
         self._finished = {}
         return StreamSplit(self._begin.position, pieces)
 
-    def _piece(self, told: Sequence[Any]) -> Piece:
-        schema, name, low, high, after, upto, view = told
+    def _piece(self, plain: Sequence[Any]) -> Piece:
+        schema, name, low, high, after, upto, view = plain
         return Piece(TableId(schema, name), low, high, after, upto, self._view_type(*view))
 
     def _connected(self) -> DriverSide:
@@ -373,7 +378,7 @@ class CdcEnumerator(SplitEnumerator):
 # ---------------------------------------------------------------------- reader
 # The reader of a change source: ranges of tables one after the other, or the stream.
 #
-# It keeps the ranges that it has read in its checkpoints, and tells the enumerator of them when
+# It keeps the ranges that it has read in its checkpoints, and reports them to the enumerator when
 # such a checkpoint is complete; see `CdcEnumerator`. Source: Flink CDC IncrementalSourceReader
 # (finishedUnackedSplits).
 
@@ -389,7 +394,7 @@ class CdcReader(CommittingReader):
         super().__init__(context, commits=self._takes_checkpoints)
         self._open_database = open_database
         self._finished: dict[str, SnapshotSplit] = {}
-        self._to_tell: dict[int, tuple[str, ...]] = {}
+        self._to_report: dict[int, tuple[str, ...]] = {}
 
     def open_split_reader(self) -> CommittingSplitReader:
         return _CdcSplitReader(self._open_database(), acknowledges=not self._takes_checkpoints)
@@ -400,14 +405,14 @@ class CdcReader(CommittingReader):
     def split_ids(self, splits: Sequence[Any]) -> Sequence[Any]:
         return [one.split_id for one in splits if _is_open(one)]
 
-    def position_behind(self, batch: SplitBatch) -> Any:
-        return batch.behind.position if isinstance(batch.behind, StreamSplit) else None
+    def position_after(self, batch: SplitBatch) -> Any:
+        return batch.after.position if isinstance(batch.after, StreamSplit) else None
 
     def start(self) -> None:
         if not self._takes_checkpoints:
             self.context.send_source_event(NO_CHECKPOINTS)
         if self._finished:  # they were restored, so they are in a complete checkpoint
-            self._tell(tuple(self._finished))
+            self._report_finished(tuple(self._finished))
         if not self._open:
             self.context.send_split_request()
 
@@ -422,27 +427,29 @@ class CdcReader(CommittingReader):
 
     def note_read(self, read: SplitBatch) -> None:
         super().note_read(read)
-        split = read.behind
+        split = read.after
         if isinstance(split, SnapshotSplit) and split.is_finished:
             self._finished[split.split_id] = split
             if not self._takes_checkpoints:
-                self._tell((split.split_id,))
+                self._report_finished((split.split_id,))
 
     def before_checkpoint(self, checkpoint_id: int) -> None:
         super().before_checkpoint(checkpoint_id)
         if self._finished:
-            self._to_tell[checkpoint_id] = tuple(self._finished)
+            self._to_report[checkpoint_id] = tuple(self._finished)
 
     def snapshot_state(self) -> Sequence[Any]:
         return [*super().snapshot_state(), *self._finished.values()]
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         super().notify_checkpoint_complete(checkpoint_id)
-        found = taken_up_to(self._to_tell, checkpoint_id)
-        self._tell(found or ())
+        found = taken_up_to(self._to_report, checkpoint_id)
+        self._report_finished(found or ())
 
-    def _tell(self, split_ids: Sequence[str]) -> None:
-        found = tuple(told_range(self._finished[one]) for one in split_ids if one in self._finished)
+    def _report_finished(self, split_ids: Sequence[str]) -> None:
+        found = tuple(
+            reported_range(self._finished[one]) for one in split_ids if one in self._finished
+        )
         if found:
             self.context.send_source_event((FINISHED, found))
 
@@ -484,7 +491,7 @@ class _CdcSplitReader(CommittingSplitReader):
         return Fetched()
 
     def commit(self) -> None:
-        for split_id, position in self.not_yet_told().items():
+        for split_id, position in self.not_yet_reported().items():
             if split_id == STREAM and self._stream is not None:
                 self._stream.acknowledge(position)
 

@@ -68,9 +68,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSplit:
-    """A range of a table. `number`: among the table's. `horizon`: what the database's reader needs to know.
+    """A range of a table. `number`: among the table's. `horizon`: what the database's reader needs
+    to know.
 
-    `after`: the key that was read last. `view`: of the reading that began behind `since`.
+    `after`: the key that was read last. `view`: of the reading that began after `since`.
     """
 
     table: TableId
@@ -89,14 +90,14 @@ class SnapshotSplit:
         return f"{self.table}:{self.number}"
 
     def begun(self, view: View) -> SnapshotSplit:
-        """The split as a new reading goes on with it, behind what former ones have read."""
+        """Return the split as a new reading continues it, after what former ones have read."""
         pieces = self.pieces
         if self.view is not None and self.after != self.since:
             pieces = (*pieces, self._piece(self.view, self.after))
         return replace(self, since=self.after, view=view, pieces=pieces)
 
     def read(self, key: Key) -> SnapshotSplit:
-        """The split behind the row with this key."""
+        """Return the split after the row with this key."""
         return replace(self, after=key)
 
     def finished(self) -> SnapshotSplit:
@@ -111,7 +112,9 @@ class SnapshotSplit:
 
 @dataclass(frozen=True, slots=True)
 class StreamSplit:
-    """The changes behind a position. `pieces`: what the snapshot has read, as long as changes may be in it."""
+    """The changes after a position. `pieces`: what the snapshot has read, as long as changes may be
+    in it.
+    """
 
     position: Any
     pieces: tuple[Piece, ...] = ()
@@ -122,7 +125,7 @@ class StreamSplit:
 
 
 class Seen:
-    """Tells which changes the pieces of a snapshot have seen."""
+    """Which changes the pieces of a snapshot contain."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
         self.pieces: tuple[Piece, ...] = tuple(pieces)
@@ -132,7 +135,7 @@ class Seen:
         self._tables = {table: _Ranges(found) for table, found in ranges.items()}
 
     def covers(self, table: TableId, key: Key, mark: Any) -> bool:
-        """Whether the snapshot has this key's row as it is behind the change with this mark."""
+        """Whether the snapshot has this key's row as it is after the change with this mark."""
         ranges = self._tables.get(table)
         return ranges is not None and any(
             piece.view.covers(mark) for piece in ranges.of(key[0]) if piece.has(key)

@@ -21,7 +21,7 @@ from penstock.connectors.clients.tls import SettingNames, TlsFiles, tls_refusal
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Statuses of which another try may get another: the server is busy, or something behind it."""
+"""Statuses after which another try may succeed: the server, or one that it depends on, is busy."""
 FIRST_DELAY_S: Final = 0.25
 LONGEST_DELAY_S: Final = 30.0
 MOST_BYTES: Final = 64 << 20
@@ -157,7 +157,9 @@ class HttpClient:
         sleep_s: Callable[[float], None] = time.sleep,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`where`: begins errors. `names`: what they tell a user to set. Raises: ConfigurationError: a file of `tls` cannot be read."""
+        """`where`: begins errors. `names`: the settings that they name. Raises: ConfigurationError:
+        a file of `tls` cannot be read.
+        """
         self._where = where
         self._limits = limits
         self._names = names

@@ -17,7 +17,9 @@ _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"
 
 @dataclass(frozen=True, slots=True)
 class SettingNames:
-    """What errors tell a user to set: the authority, the client's certificate, the files of both, and retries."""
+    """The settings that errors name: the authority, the client's certificate, the files of both,
+    and retries.
+    """
 
     ca: str = "set_tls(ca_file=...)"
     certificate: str = "set_tls(certificate_file=...)"
@@ -72,8 +74,8 @@ def tls_refusal(error: BaseException | None, remedies: Mapping[str, str] = REMED
     for one in _chain(error):
         if isinstance(one, ssl.SSLCertVerificationError):
             if "mismatch" in one.verify_message or "not valid for" in one.verify_message:
-                told = one.verify_message.rstrip(".")
-                return f"its certificate is for another name: {told}. {remedies['name']}"
+                reason = one.verify_message.rstrip(".")
+                return f"its certificate is for another name: {reason}. {remedies['name']}"
             return f"its certificate is not trusted: {one.verify_message}. {remedies['authority']}"
         if isinstance(one, ssl.SSLError):
             reason = str(one.reason or "")

@@ -45,11 +45,12 @@ class BucketAssigner(ABC):
 
     @staticmethod
     def field_bucket_assigner(*fields: str, keeps_fields: bool = False) -> BucketAssigner:
-        """Return an assigner with a folder `field=value` for each field, as Hive and Spark have them. Not in PyFlink.
+        """Return an assigner with a folder `field=value` for each field, as Hive and Spark have them.
+        Not in PyFlink.
 
         Args:
             fields: names of fields, in the order of the folders.
-            keeps_fields: whether the files have these fields, too; by default only the folders' names tell them.
+            keeps_fields: whether the files have these fields, too; by default only the folders' names have them.
         """
         return _Fields(fields, are_kept=keeps_fields)
 
@@ -88,7 +89,7 @@ class _Fields(BucketAssigner):
         self._dropped = frozenset() if are_kept else frozenset(fields)
 
     def bucket_at(self, epoch_s: float) -> str:
-        raise NotImplementedError("the bucket is told by the records, not by the time")
+        raise NotImplementedError("the bucket depends on the records, not on the time")
 
     def check_input(self, input_type: Any) -> None:
         if input_type is None:

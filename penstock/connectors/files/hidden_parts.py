@@ -41,13 +41,13 @@ class HiddenParts(PartStore):
         self.base = base
         self._token = token
 
-    def unique_name(self, context: WriterContext, mark: str, behind: int) -> str:
+    def unique_name(self, context: WriterContext, mark: str, restored: int) -> str:
         return unique_name(context, mark)
 
     def kept(self, part: Part, checkpoint_id: int) -> Part:
         """Rename to a hidden name with the checkpoint's number.
 
-        A job that restores an earlier checkpoint can then tell which parts will never be committed.
+        Then a job that restores an earlier checkpoint knows which parts will never be committed.
         """
         renamed = f"{part.hidden.removesuffix(IN_PROGRESS)}.c{checkpoint_id}{PENDING}"
         self._rename(part.hidden, renamed)

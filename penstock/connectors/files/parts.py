@@ -17,12 +17,12 @@ from typing import Any, BinaryIO, Final, Protocol
 from penstock.engine.runtime.sink import WriterContext
 
 # ---------------------------------------------------------------------- sink names
-# Names of a FileSink's files, which tell whose files they are.
+# Names of a FileSink's files, which show whose files they are.
 #
 # A file is called `.<attempt prefix>.<token of the
 # sink>.s<subtask>.<n>.<attempt>-<writer>.inprogress` while it is being written, and
 # `....c<checkpoint>.pending` from its checkpoint on until the checkpoint completes. The token
-# separates two sinks on one directory; the prefixes and the attempt tell whose leftovers may be
+# separates two sinks on one directory; the prefixes and the attempt show whose leftovers may be
 # removed. No two writers share a hidden name, not even when a driver that was taken for dead
 # still runs a writer.
 
@@ -83,7 +83,7 @@ def leftovers(files: Iterable[str], token: str, context: WriterContext) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An upload whose parts are all there. `mark`: what tells the object that it becomes from all others."""
+    """An upload whose parts are all there. `mark`: a text that only this object's name has."""
 
     upload_id: str
     etags: tuple[str, ...]
@@ -170,10 +170,11 @@ class PartStore(ABC):
         """Look, at submission, whether files can be written. Raises: ConfigurationError."""
 
     @abstractmethod
-    def unique_name(self, context: WriterContext, mark: str, behind: int) -> str:
+    def unique_name(self, context: WriterContext, mark: str, restored: int) -> str:
         """A unique part of final names.
 
-        `mark`: of the writer. `behind`: the checkpoint for which it has prepared last, or from which it was restored; 0: none.
+        `mark`: of the writer. `restored`: the checkpoint for which it has prepared last, or from
+        which it was restored; 0: none.
         """
 
     @abstractmethod

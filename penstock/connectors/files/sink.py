@@ -48,14 +48,14 @@ from penstock.formats.file_access import Address, is_remote, reached
 from penstock.formats.file_format import local_path
 
 # ---------------------------------------------------------------------- upload keys
-# Keys of a FileSink's objects in S3, which tell whose uploads they are.
+# Keys of a FileSink's objects in S3, which show whose uploads they are.
 #
 # Servers list uploads by their keys and nothing else. So the UUID in the name of a part holds, as
 # hexadecimal digits, what the hidden names of files say in letters: the sink (12), the subtask
 # (4), the attempt (3), the checkpoint that its writer had prepared for last when it began the
-# file (7), and the writer (6). An upload of an older attempt that was begun behind checkpoint 7
-# belongs to checkpoint 8 or a later one, so that nobody will commit it if the job goes on from
-# checkpoint 7. In a BATCH job all attempts of a subtask give the same names, of which one is
+# file (7), and the writer (6). An upload of an older attempt that was begun after checkpoint 7
+# belongs to checkpoint 8 or a later one, so no job that restores checkpoint 7 commits it.
+# In a BATCH job all attempts of a subtask give the same names, of which one is
 # committed. Their attempt is `fff`.
 
 
@@ -67,17 +67,17 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9
 
 @dataclass(frozen=True, slots=True)
 class UploadKey:
-    """`sink`: of a job and the uid of its operator. `behind`: a checkpoint."""
+    """`sink`: of a job and the uid of its operator. `restored_id`: a checkpoint."""
 
     sink: str
     subtask: int
     attempt: int
-    behind: int
+    restored_id: int
     writer: str
 
     @staticmethod
-    def of(context: WriterContext, behind: int) -> UploadKey:
-        """The key of files that this writer begins behind a checkpoint."""
+    def of(context: WriterContext, restored_id: int) -> UploadKey:
+        """Return the key of files that this writer begins after a checkpoint."""
         sink = sink_of(context.job_prefix, context.operator_id)
         subtask = min(context.subtask, _MOST_SUBTASKS)
         if context.is_batch:
@@ -85,7 +85,7 @@ class UploadKey:
         # Uploads with a number that is cut are never taken for leftovers.
         attempt = min(context.attempt, _OF_BATCH - 1)
         return UploadKey(
-            sink, subtask, attempt, min(behind, _MOST_CHECKPOINTS), uuid.uuid4().hex[:6]
+            sink, subtask, attempt, min(restored_id, _MOST_CHECKPOINTS), uuid.uuid4().hex[:6]
         )
 
     @staticmethod
@@ -104,7 +104,9 @@ class UploadKey:
         )
 
     def __str__(self) -> str:
-        digits = f"{self.sink}{self.subtask:04x}{self.attempt:03x}{self.behind:07x}{self.writer}"
+        digits = (
+            f"{self.sink}{self.subtask:04x}{self.attempt:03x}{self.restored_id:07x}{self.writer}"
+        )
         return str(uuid.UUID(hex=digits))
 
     def is_left(self, context: WriterContext) -> bool:
@@ -113,7 +115,7 @@ class UploadKey:
         return (
             self.sink == sink_of(context.job_prefix, context.operator_id)
             and self.attempt < min(context.attempt, _OF_BATCH - 1)
-            and restored <= self.behind < _MOST_CHECKPOINTS
+            and restored <= self.restored_id < _MOST_CHECKPOINTS
             and self.subtask % context.parallelism == context.subtask
         )
 
@@ -131,7 +133,9 @@ def sink_of(job_prefix: str, operator_id: str) -> str:
 
 PART_BYTES: Final = 8 * 1024 * 1024
 PARTS_OF_A_SIZE: Final = 1000
-"""After so many parts they become twice as large, so that the 10,000 of an upload suffice for 5 TiB."""
+"""After this number of parts they become twice as large, so that the 10,000 of an upload suffice
+for 5 TiB.
+"""
 SENT_AT_ONCE: Final = 4
 COMMITTED_AT_ONCE: Final = 8
 _LOG: Final = logging.getLogger(__name__)
@@ -157,8 +161,8 @@ class UploadParts(PartStore):
 
         reached("FileSink: cannot write to", self._address, tried)
 
-    def unique_name(self, context: WriterContext, mark: str, behind: int) -> str:
-        return str(UploadKey.of(context, behind))
+    def unique_name(self, context: WriterContext, mark: str, restored_id: int) -> str:
+        return str(UploadKey.of(context, restored_id))
 
     def create(self, hidden: str, final: str) -> PartOutput:
         if self._threads is None:
@@ -170,14 +174,14 @@ class UploadParts(PartStore):
 
     def drop(self, part: Part) -> None:
         if part.upload is not None:
-            with told():
+            with clear_errors():
                 self._objects.drop_upload(part.final, part.upload.upload_id)
 
     def drop_leftovers(self, context: WriterContext) -> None:
         self._drop_where(lambda key: key.is_left(context))
 
     def commit(self, parts: Sequence[Part]) -> None:
-        with told(), ThreadPoolExecutor(COMMITTED_AT_ONCE, "s3-commit") as threads:
+        with clear_errors(), ThreadPoolExecutor(COMMITTED_AT_ONCE, "s3-commit") as threads:
             visible = [one for one in threads.map(self._checked, parts) if one is not None]
             for _ in threads.map(self._complete, visible):
                 """Each one raises its error here."""
@@ -253,7 +257,7 @@ class UploadOutput:
         self.file: BinaryIO = cast("BinaryIO", CountedOutput(self._take))
 
     def seal(self) -> int:
-        with told():
+        with clear_errors():
             if self._waiting or not self._sent:
                 self._send(bytes(self._waiting))
                 self._waiting = bytearray()
@@ -261,7 +265,7 @@ class UploadOutput:
 
     def finish(self) -> Part:
         assert self._upload is not None, "it was sealed"
-        with told():
+        with clear_errors():
             etags = tuple(one.result() for one in self._sent)
             return Part("", self._path, (), Upload(self._upload.result(), etags, self._mark))
 
@@ -273,7 +277,7 @@ class UploadOutput:
             one.cancel()
         for one in self._sent:
             if not one.cancelled():
-                one.exception()  # waits: a part that comes behind the drop would stay
+                one.exception()  # waits: a part that comes after the drop would stay
         with contextlib.suppress(OSError):
             self._objects.drop_upload(self._path, upload.result())
 
@@ -281,7 +285,7 @@ class UploadOutput:
         self._waiting += data
         most = PART_BYTES << (len(self._sent) // PARTS_OF_A_SIZE)
         while len(self._waiting) >= most:
-            with told():
+            with clear_errors():
                 self._send(bytes(memoryview(self._waiting)[:most]))
             del self._waiting[:most]
 
@@ -301,7 +305,7 @@ class UploadOutput:
 
 
 @contextlib.contextmanager
-def told() -> Generator[None]:
+def clear_errors() -> Generator[None]:
     """Raises: ExternalError for any OSError within."""
     try:
         yield
@@ -313,7 +317,7 @@ def told() -> Generator[None]:
 # Parts as hidden objects of S3, for a sink that reads them again: one that compacts. The commit
 # renames, which copies.
 #
-# boto3 writes, renames and removes them: Arrow leaves empty objects behind what it removes,
+# boto3 writes, renames and removes them: Arrow leaves empty objects where it removes some,
 # copies no object of more than 5 GiB, and writes in a way that some servers take for the content.
 
 
@@ -339,11 +343,11 @@ class HiddenUploads(ArrowParts):
             self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _rename(self, source: str, target: str) -> None:
-        with told():
+        with clear_errors():
             self._objects.rename(source, target)
 
     def _remove(self, path: str) -> None:
-        with told():
+        with clear_errors():
             self._objects.remove(path)
 
 
@@ -365,7 +369,7 @@ class _ObjectOutput:
     def finish(self) -> Part:
         upload = self._upload.finish().upload
         assert upload is not None, "it is one"
-        with told():
+        with clear_errors():
             self._objects.complete_upload(self._part.hidden, upload.upload_id, upload.etags)
         self._is_there = True
         return self._part
@@ -374,7 +378,7 @@ class _ObjectOutput:
         if not self._is_there:
             self._upload.discard(is_kept=is_kept)
         elif not is_kept:
-            with told():
+            with clear_errors():
                 self._objects.remove(self._part.hidden)
 
 
@@ -405,9 +409,9 @@ def store_of(settings: _SinkSettings) -> PartStore:
     objects = s3_objects(str(address))
     if objects is None:
         raise ConfigurationError(
-            f"FileSink: the query of {address.shown!r} has parameters that boto3 is not told that "
-            f"way. Expected only {', '.join(sorted(KNOWN))}. Set others by the environment or the "
-            "file of AWS's settings."
+            f"FileSink: the query of {address.shown!r} has parameters that boto3 does not take "
+            f"from it. Expected only {', '.join(sorted(KNOWN))}. Set others by the environment or "
+            "the file of AWS's settings."
         )
     if not address.netloc.rpartition("@")[2]:
         raise ConfigurationError(

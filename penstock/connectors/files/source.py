@@ -135,9 +135,9 @@ class FileSourceBuilder(SettingsBuilder):
         return self
 
     def with_partition_fields(self, row_type: RowTypeInfo) -> Self:
-        """Give records the fields that their file's folders tell, as `year=2026/month=11`. Not in PyFlink.
+        """Give records the fields of their file's folders, as in `year=2026/month=11`. Not in PyFlink.
 
-        Rows and columns get them behind their own fields; a line becomes the field `value` of a Row.
+        Rows and columns get them after their own fields; a line becomes the field `value` of a Row.
 
         Args:
             row_type: names and types of the fields, such as Types.ROW_NAMED(["year", "month"], [Types.INT(), Types.INT()]). A

@@ -30,7 +30,7 @@ _FORMS: Final = {
     "lines": (b"", b"\n", b"\n", "application/x-ndjson"),
     "json-array": (b"[", b",", b"]", "application/json"),
 }
-"""Before, between and behind the records of a request, and its type."""
+"""Texts before, between and after the records of a request, and its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ class _RequestOutlet(Outlet[_Keyed]):
             self.link.release()
 
     def _body(self, piece: Sequence[_Keyed]) -> bytes:
-        before, between, behind, _ = _FORMS[self.settings.form]
-        return before + between.join(body for _, body in piece) + behind
+        before, between, after, _ = _FORMS[self.settings.form]
+        return before + between.join(body for _, body in piece) + after
 
     def _post(self, key: str, body: bytes) -> None:
         settings = self.settings

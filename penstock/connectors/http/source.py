@@ -73,7 +73,7 @@ def json_page(body: bytes, records: str | None, cursor: str | None) -> JsonPage:
         raise TypeError(f"expected a list of records, got {type(found).__name__}")
     if cursor is not None and not isinstance(whole, dict):
         raise ValueError(f"set_json_pages expects an object with the cursor {cursor!r}, got a list")
-    begin = _behind_space(text, 0)
+    begin = _after_space(text, 0)
     if records is not None:
         # A name that is there twice has the value of the last one.
         begin = [one.begin for name, one in _fields(text, begin) if name == records][-1]
@@ -83,26 +83,26 @@ def json_page(body: bytes, records: str | None, cursor: str | None) -> JsonPage:
 
 def _elements(text: str, place: int) -> Iterator[_Value]:
     """Of the list that begins here. The text is known to be JSON."""
-    place = _behind_space(text, place + 1)
+    place = _after_space(text, place + 1)
     while text[place] != "]":
         found = _value(text, place)
         yield found
-        place = _behind_space(text, found.end)
+        place = _after_space(text, found.end)
         if text[place] == ",":
-            place = _behind_space(text, place + 1)
+            place = _after_space(text, place + 1)
 
 
 def _fields(text: str, place: int) -> Iterator[tuple[str, _Value]]:
     """Of the object that begins here."""
-    place = _behind_space(text, place + 1)
+    place = _after_space(text, place + 1)
     while text[place] != "}":
         name = _value(text, place)
-        colon = _behind_space(text, name.end)
-        found = _value(text, _behind_space(text, colon + 1))
+        colon = _after_space(text, name.end)
+        found = _value(text, _after_space(text, colon + 1))
         yield name.value, found
-        place = _behind_space(text, found.end)
+        place = _after_space(text, found.end)
         if text[place] == ",":
-            place = _behind_space(text, place + 1)
+            place = _after_space(text, place + 1)
 
 
 def _value(text: str, place: int) -> _Value:
@@ -110,7 +110,7 @@ def _value(text: str, place: int) -> _Value:
     return _Value(value, place, end)
 
 
-def _behind_space(text: str, place: int) -> int:
+def _after_space(text: str, place: int) -> int:
     found = _SPACE.match(text, place)
     return place if found is None else found.end()
 
@@ -127,8 +127,9 @@ _WAIT_S: Final = 0.5
 class HttpPage:
     """What a page function returns.
 
-    `records`: bytes if the source has a deserializer, else the records. `cursor`: plain data for the next request; None:
-    that of this one, and what its page has behind these records is read then. `has_more`: ask again at once.
+    `records`: bytes if the source has a deserializer, else the records. `cursor`: plain data for
+    the next request; None: the next request has this one's cursor, and reads what its page has
+    after these records. `has_more`: ask again at once.
     """
 
     records: Sequence[Any]
@@ -277,11 +278,12 @@ class _HttpPoller(QueuePoller):
         self._is_json = isinstance(settings.page, _JsonPages)
         self._is_asking = self._is_over = self._is_closed = False
         self._rows: Sequence[Any] = ()
-        self._behind = HttpPosition()
+        self._next_position = HttpPosition()
         self._ask_at_s = time.monotonic()
 
     def open(self, position: Any) -> None:
-        # `_position` is behind what was given, `_behind` behind the page whose rest is `_rows`.
+        # `_position` is after what was given, `_next_position` after the page whose rest is
+        # `_rows`.
         self._position = position or HttpPosition(self.settings.cursor)
 
     def poll(self) -> Sequence[Any] | Batch | None:
@@ -297,7 +299,7 @@ class _HttpPoller(QueuePoller):
         here = self._position
         first = here.rows
         self._position = (
-            HttpPosition(here.cursor, first + len(rows)) if self._rows else self._behind
+            HttpPosition(here.cursor, first + len(rows)) if self._rows else self._next_position
         )
         schema = self.settings.schema
         if schema is None:
@@ -356,19 +358,19 @@ class _HttpPoller(QueuePoller):
         here = self._position
         stays = page.cursor is None or page.cursor == here.cursor
         self._rows = page.records[here.rows :]
-        self._behind = (
+        self._next_position = (
             HttpPosition(here.cursor, max(here.rows, len(page.records)))
             if stays
             else HttpPosition(page.cursor)
         )
         has_more = page.has_more and not (stays and not self._rows)
         self._is_over = self.settings.is_bounded and not has_more
-        # An empty page of JSON with another cursor is not the end: there may be records behind it. But a server may
-        # also give a cursor that moves with the time.
+        # An empty page of JSON with another cursor is not the end: there may be records after it.
+        # But a server may also give a cursor that moves with the time.
         at_once = has_more and (page.records or self.settings.is_bounded or not self._is_json)
         self._ask_at_s = time.monotonic() + (0 if at_once else self.settings.interval_s)
         if not self._rows:
-            self._position = self._behind
+            self._position = self._next_position
         return bool(self._rows)
 
 

@@ -7,7 +7,6 @@ Source: the usual forms of webhooks (RFC 9110 for statuses, HMAC signatures as G
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from penstock.connectors.http.webhook_server import (
     WebhookRequest,
     server_context,
 )
+from penstock.engine.hosting.network.wire.addresses import is_loopback
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood
 
 _NAME: Final = "WebhookSource"
@@ -221,7 +221,7 @@ class WebhookSource(PollingSource):
                     "end above 65535."
                 )
             is_open = settings.token is None and settings.signature is None
-            if is_open and not _is_loopback(settings.host):
+            if is_open and not is_loopback(settings.host):
                 raise ConfigurationError(
                     f"{_NAME}: on {settings.host!r} everybody who reaches the port could send "
                     "records. Call set_bearer_token or set_signature, or listen on 127.0.0.1."
@@ -258,10 +258,3 @@ class WebhookSource(PollingSource):
         settings = self.settings
         listen = replace(settings, port=settings.port + shard)
         return WebhookPoller(listen, settings.body, settings.schema, _NAME)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

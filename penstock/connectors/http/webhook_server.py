@@ -412,5 +412,5 @@ def server_context(tls: TlsFiles | None, where: str) -> ssl.SSLContext | None:
 
 
 def _same(one: str, other: str) -> bool:
-    """In a time that does not tell where they differ."""
+    """Compare in a time that does not depend on where the texts differ."""
     return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode())

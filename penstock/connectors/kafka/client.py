@@ -109,7 +109,7 @@ def import_kafka(where: str) -> Any:
 
 
 class LastError:
-    """The client's latest connection errors, which tell why a request has timed out."""
+    """The client's latest connection errors, which explain why a request has timed out."""
 
     def __init__(self) -> None:
         self._errors: deque[Any] = deque(maxlen=_KEPT_ERRORS)
@@ -117,8 +117,8 @@ class LastError:
         """The client's error callback: a C function, for the reason given at `producing.RecordProducer`."""
 
     def reason(self) -> str:
-        told = [one for one in self._errors if one.name() != "_ALL_BROKERS_DOWN"]
-        return f" The client's last error: {told[-1].str()} ({told[-1].name()})." if told else ""
+        known = [one for one in self._errors if one.name() != "_ALL_BROKERS_DOWN"]
+        return f" The client's last error: {known[-1].str()} ({known[-1].name()})." if known else ""
 
     def refusal(self) -> str | None:
         """What a broker has refused for good, and what helps; None: nothing."""
@@ -365,10 +365,12 @@ class KafkaCluster:
             return found
 
 
-# ---------------------------------------------------------------------- login
-# Logs in to a Kafka cluster before a job starts, so that a wrong password or certificate is told at once. Needs confluent-kafka.
+# ---------------------------------------------------------------------- login Logs in to a Kafka
+# cluster before a job starts, so that a wrong password or certificate is reported at once. Needs
+# confluent-kafka.
 #
-# The client says that a handshake failed, but seldom why. So Python's ssl makes another one, and its error tells.
+# The client says that a handshake failed, but seldom why. So Python's ssl makes another one, whose
+# error has the reason.
 
 
 LOGIN_TIMEOUT_S: Final = 3.0
@@ -377,19 +379,20 @@ KAFKA_PORT: Final = 9092
 
 
 def check_login(properties: Mapping[str, str], where: str) -> None:
-    """Logs in to the first broker that answers, and out again.
+    """Log in to the first broker that answers, and out again.
 
-    Raises: ConfigurationError: the broker refuses the user, or one of the two refuses the other's certificate; or one
-    speaks TLS and the other does not. Brokers that are not reached are not told.
+    Raises: ConfigurationError: the broker refuses the user, or one of the two refuses the other's
+    certificate; or one speaks TLS and the other does not. Brokers that are not reached are not
+    reported.
     """
     found = shared_properties(properties)
     client, last = make_client("Producer", found, where, log_level=0)
     if _answers(client, last, properties):
         return
     servers = properties.get(BOOTSTRAP_SERVERS, "")
-    told = _told_by_tls(client_properties(found, where)) or last.refusal()
-    if told is not None:
-        raise ConfigurationError(f"{where}: cannot use the brokers at {servers}: {told}.")
+    known = _refusal_by_tls(client_properties(found, where)) or last.refusal()
+    if known is not None:
+        raise ConfigurationError(f"{where}: cannot use the brokers at {servers}: {known}.")
 
 
 def _answers(client: Any, last: LastError, properties: Mapping[str, str]) -> bool:
@@ -411,23 +414,25 @@ def _answers(client: Any, last: LastError, properties: Mapping[str, str]) -> boo
     return False
 
 
-def _told_by_tls(settings: Mapping[str, str]) -> str | None:
-    """What a handshake of Python's tells; None: there is nothing wrong with TLS, or no broker is reached."""
+def _refusal_by_tls(settings: Mapping[str, str]) -> str | None:
+    """Return the error of a handshake of Python's; None: there is nothing wrong with TLS, or no
+    broker is reached.
+    """
     has_tls = settings.get(PROTOCOL, "plaintext").lower() in {"ssl", "sasl_ssl"}
     for host, port in addresses(settings.get(BOOTSTRAP_SERVERS, "")):
         try:
             with socket.create_connection((host, port), LOGIN_TIMEOUT_S) as sock:
                 if not has_tls:
-                    return _told_without_tls(sock)
+                    return _refusal_without_tls(sock)
                 with tls_context(settings).wrap_socket(sock, server_hostname=host):
                     continue
         except (OSError, ValueError) as error:
-            if has_tls and (told := told_by_handshake(error)):
-                return f"{host}:{port}: {told}"
+            if has_tls and (known := refusal_by_handshake(error)):
+                return f"{host}:{port}: {known}"
     return None
 
 
-def told_by_handshake(error: BaseException) -> str | None:
+def refusal_by_handshake(error: BaseException) -> str | None:
     """What is wrong with TLS if this ended a handshake, and what helps; None: nothing is."""
     if isinstance(error, TimeoutError | ConnectionResetError | ssl.SSLEOFError):
         return (
@@ -446,7 +451,7 @@ _REMEDIES: Final = {
 }
 
 
-def _told_without_tls(sock: socket.socket) -> str | None:
+def _refusal_without_tls(sock: socket.socket) -> str | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # nothing is said there

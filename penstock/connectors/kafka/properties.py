@@ -93,7 +93,9 @@ def _check_form(properties: Mapping[str, str], key: str, key_of_type: str, where
 
 
 def _form_of(path: str) -> str | None:
-    """As the file's first bytes say; None: it cannot be read here, which the client will tell."""
+    """Return the form by the file's first bytes; None: the file cannot be read here, which the
+    client will report.
+    """
     with suppress(OSError), open(path, "rb") as file:
         begin = file.read(64)
         if begin.startswith(_JKS):
@@ -183,7 +185,7 @@ _RENAMED: Final = {
 _INSTEAD: Final = {
     "ssl.truststore.password": "ssl.ca.location, a file of PEM certificates, which needs no password",
     "partitioner.class": "partitioner to one of librdkafka's; the default, murmur2_random, is Java's",
-    "interceptor.classes": "nothing, and use a map before the sink, or behind the source",
+    "interceptor.classes": "nothing, and use a map before the sink, or after the source",
     "sasl.login.callback.handler.class": "sasl.oauthbearer.method=oidc and the sasl.oauthbearer.* properties",
 }
 
@@ -211,5 +213,7 @@ def client_properties(properties: Mapping[str, str], where: str) -> dict[str, st
 
 
 def shared_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Those that tell how to reach a cluster. A consumer refuses properties that are for producers alone."""
+    """Return the properties to reach a cluster. A consumer refuses properties that are for
+    producers alone.
+    """
     return {key: value for key, value in properties.items() if key.startswith(_FOR_BOTH)}

@@ -209,8 +209,8 @@ class KafkaFigures:
     def measure(
         self, offsets: Mapping[Partition, int], end_of: Callable[[Partition], int | None]
     ) -> None:
-        """Note where the reader is; at most once a second. `end_of`: the offset behind a partition's last record, as far as the
-        client has heard of it.
+        """Note where the reader is; at most once a second. `end_of`: the offset after a partition's
+        last record, as far as the client knows it.
         """
         now = monotonic()
         if now - self._measured_at < EVERY_S:
@@ -267,8 +267,9 @@ RETRIABLE: Final = frozenset({
     -1, 2, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 56, 70, 71, 72, 74, 75, 78, 88, 89, -195, -193,
     -187, -185,
 })  # fmt: skip
-"""Codes of Kafka's protocol that its Java client retries (Errors.java, RetriableException), and -1, at which its fetcher
-goes on; negative: librdkafka's for connections. librdkafka itself says so for producers only. Not 3: a topic is gone.
+"""Codes of Kafka's protocol that its Java client retries (Errors.java, RetriableException), and -1,
+after which its fetcher continues; negative: librdkafka's for connections. librdkafka itself says so
+for producers only. Not 3: a topic is gone.
 """
 
 
@@ -311,8 +312,8 @@ class KafkaReader(MessageReader):
         self._positions.update((split.partition, split.offset) for split in splits)
         super().add_splits(splits)
 
-    def position_behind(self, batch: SplitBatch) -> Any:
-        return None if batch.behind is None else batch.behind.offset
+    def position_after(self, batch: SplitBatch) -> Any:
+        return None if batch.after is None else batch.after.offset
 
 
 class KafkaSplitReader(CommittingSplitReader):
@@ -402,8 +403,8 @@ class KafkaSplitReader(CommittingSplitReader):
 
     def commit(self) -> None:
         """Commits to the group."""
-        told = self.not_yet_told()
-        places = [self._place(partition, offset) for partition, offset in told.items()]
+        positions = self.not_yet_reported()
+        places = [self._place(partition, offset) for partition, offset in positions.items()]
         try:
             if places:
                 self._consumer.commit(offsets=places, asynchronous=True)
@@ -423,11 +424,11 @@ class KafkaSplitReader(CommittingSplitReader):
         last = messages[-1].offset()
         if split.stop is not None and last >= split.stop:
             messages = [one for one in messages if one.offset() < split.stop]
-        behind = split.at(last + 1 if split.stop is None else min(last + 1, split.stop))
+        after = split.at(last + 1 if split.stop is None else min(last + 1, split.stop))
         batch = batch_of(messages, self._schema) if messages else None
         self._size_next(messages)
-        self._move(key, behind)
-        return [SplitBatch(NO_RECORDS if batch is None else batch, split.partition, behind)]
+        self._move(key, after)
+        return [SplitBatch(NO_RECORDS if batch is None else batch, split.partition, after)]
 
     def _move(self, key: tuple[str, int], split: KafkaSplit) -> None:
         """Notes that the partition was read up to here."""
@@ -489,14 +490,14 @@ class KafkaSplitReader(CommittingSplitReader):
         removed = max(0, first - split.offset)
         self._figures.removed(removed)
         _LOG.warning(
-            "where=%s partition=%s offset=%d OUT_OF_RANGE first=%d end=%d: %s Reading goes on at "
+            "where=%s partition=%s offset=%d OUT_OF_RANGE first=%d end=%d: %s Reading continues at "
             "offset %d, as the offset reset strategy says.",
             self._where, split.partition, split.offset, first, end, _lost(split, first), at,
         )  # fmt: skip
         self._consumer.incremental_unassign([place])
-        self._open[key] = behind = split.at(at)
-        self._moved.append(SplitBatch(NO_RECORDS, split.partition, behind))
-        if behind.is_over:
+        self._open[key] = after = split.at(at)
+        self._moved.append(SplitBatch(NO_RECORDS, split.partition, after))
+        if after.is_over:
             del self._open[key]
             self._over.append(split.partition)
         else:

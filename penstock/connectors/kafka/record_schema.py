@@ -1,7 +1,9 @@
-"""Turns whole Kafka records into values: key, headers, topic, partition, offset and timestamp besides the value.
+"""Turns whole Kafka records into values: key, headers, topic, partition, offset and timestamp as
+well as the value.
 
-Source: Flink's KafkaRecordDeserializationSchema, and the metadata columns of its Kafka table (`topic`, `partition`, `headers`,
-`leader-epoch`, `offset`, `timestamp`, `timestamp-type`). Not in PyFlink.
+Source: Flink's KafkaRecordDeserializationSchema, and the metadata columns of its Kafka table
+(`topic`, `partition`, `headers`, `leader-epoch`, `offset`, `timestamp`, `timestamp-type`). Not in
+PyFlink.
 """
 
 from __future__ import annotations

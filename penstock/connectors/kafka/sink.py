@@ -1,9 +1,11 @@
-"""KafkaSink: writes records to topics, exactly once or at least once. Needs confluent-kafka (`penstock[kafka]`).
+"""KafkaSink: writes records to topics, exactly once or at least once. Needs confluent-kafka
+(`penstock[kafka]`).
 
-At least once: records are sent as they come, and all are delivered before a checkpoint's barrier goes on.
-Exactly once: records wait in the checkpoint and are written, in one transaction, when it is complete (`staging`).
-Source: pyflink.datastream.connectors.kafka, Flink's KafkaSink; differs: no transaction is open between checkpoints, so
-that no transaction can time out or delay the readers of a topic.
+At least once: records are sent as they come, and all are delivered before the task forwards a
+checkpoint's barrier. Exactly once: records wait in the checkpoint and are written, in one
+transaction, when it is complete (`staging`). Source: pyflink.datastream.connectors.kafka, Flink's
+KafkaSink; differs: no transaction is open between checkpoints, so that no transaction can time out
+or delay the readers of a topic.
 """
 
 from __future__ import annotations
@@ -226,8 +228,8 @@ class _KafkaDirectWriter(DirectMessageWriter):
 
 
 class _KafkaStagingWriter(StagingMessageWriter):
-    """Stages records. The writer's name is unique, so that a committer can always tell which of its stagings are
-    written.
+    """Stages records. The writer's name is unique, so that a committer always knows which of its
+    stagings are written.
     """
 
     def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:

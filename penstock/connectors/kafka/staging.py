@@ -42,9 +42,9 @@ WAIT_S: Final = 0.1
 class RecordProducer:
     """Sends records in the background. A failed delivery is raised by the next call.
 
-    The delivery callback is a C function (`dict.setdefault`), not Python code.
-    After a fatal error the client goes on calling back with that error pending. It leaks the exception that results
-    from this in Python code, with all stack frames that the exception refers to.
+    The delivery callback is a C function (`dict.setdefault`), not Python code. After a fatal error
+    the client keeps calling back with that error pending. It leaks the exception that results from
+    this in Python code, with all stack frames that the exception refers to.
     """
 
     def __init__(
@@ -177,7 +177,9 @@ class KafkaStaging(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Tells which stagings of a writer are written: all up to `all_up_to`, and those in `besides`, which are higher."""
+    """Which stagings of a writer are written: all up to `all_up_to`, and those in `besides`, which
+    are higher.
+    """
 
     all_up_to: int = 0
     besides: frozenset[int] = frozenset()
@@ -220,7 +222,7 @@ class TransactionLog:
             self.marker = self._begin()
         except (
             BaseException
-        ):  # Otherwise the producer goes on trying, and would fence off the next one.
+        ):  # Otherwise the producer keeps trying, and would fence off the next one.
             self.close()
             raise
 

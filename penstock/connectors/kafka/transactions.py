@@ -26,8 +26,8 @@ from penstock.connectors.kafka.client import (
     import_kafka,
     kafka_errors,
     make_client,
+    refusal_by_handshake,
     tls_context,
-    told_by_handshake,
 )
 from penstock.connectors.kafka.properties import (
     API_TIMEOUT_MS,
@@ -214,7 +214,7 @@ class BrokerConnection:
         self._stack.close()
 
     def ask(self, api: int, version: int, body: bytes, *, is_flexible: bool = False) -> Reader:
-        """The answer, behind its header. Raises: ExternalError."""
+        """Return the answer, without its header. Raises: ExternalError."""
         with self._errors():
             self._count += 1
             head = struct.pack(">hhi", api, version, self._count) + short_text(_CLIENT)
@@ -266,8 +266,8 @@ class BrokerConnection:
         try:
             yield
         except (OSError, ValueError, struct.error) as error:  # an SSLError is an OSError
-            if shakes_hands and (told := told_by_handshake(error)):
-                raise RefusedForGood(f"{self._at}: {told}.") from error
+            if shakes_hands and (known := refusal_by_handshake(error)):
+                raise RefusedForGood(f"{self._at}: {known}.") from error
             raise ExternalError(f"{self._at} does not answer: {error!r}.") from error
 
 

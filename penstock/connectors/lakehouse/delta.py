@@ -173,12 +173,16 @@ def bounds_in(metadata: Any) -> dict[str, tuple[int, Any, Any]]:
     for index in range(metadata.num_columns):
         chunks = [group.column(index) for group in groups]
         name = metadata.schema.column(index).path
-        told = [one.statistics for one in chunks if one.is_stats_set]
-        if "." in name or len(told) != len(chunks) or not all(one.has_null_count for one in told):
+        statistics = [one.statistics for one in chunks if one.is_stats_set]
+        if (
+            "." in name
+            or len(statistics) != len(chunks)
+            or not all(one.has_null_count for one in statistics)
+        ):
             continue
-        nulls = sum(one.null_count for one in told)
-        limits = [(one.min, one.max) for one in told if one.has_min_max]
-        has_all = len(limits) == sum(one.num_values > 0 for one in told)
+        nulls = sum(one.null_count for one in statistics)
+        limits = [(one.min, one.max) for one in statistics if one.has_min_max]
+        has_all = len(limits) == sum(one.num_values > 0 for one in statistics)
         if limits and has_all and type(limits[0][0]) in {int, str}:
             found[name] = (nulls, min(one[0] for one in limits), max(one[1] for one in limits))
         else:

@@ -1,7 +1,9 @@
-"""DeltaSource: reads a snapshot of a Delta table, or goes on with the rows that later versions add. Needs `deltalake` (`penstock[delta]`).
+"""DeltaSource: reads a snapshot of a Delta table, and if asked the rows that later versions add.
+Needs `deltalake` (`penstock[delta]`).
 
-The driver reads the table's log, and each file is a split, which Arrow reads. Bounded, exactly once.
-Source: Delta protocol; Flink's DeltaSource (bounded and continuous mode, startingVersion, ignoreDeletes, ignoreChanges).
+The driver reads the table's log, and each file is a split, which Arrow reads. Bounded, exactly
+once. Source: Delta protocol; Flink's DeltaSource (bounded and continuous mode, startingVersion,
+ignoreDeletes, ignoreChanges).
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ def partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
 
 
 def _moment(text: str, *, has_zone: bool) -> dt.datetime:
-    """Writers tell instants with a zone, or in UTC without one."""
+    """Writers write instants with a zone, or in UTC without a zone."""
     found = dt.datetime.fromisoformat(text)
     utc = found.replace(tzinfo=dt.UTC) if found.tzinfo is None else found.astimezone(dt.UTC)
     return utc if has_zone else utc.replace(tzinfo=None)
@@ -155,11 +157,15 @@ class DeltaSource(TableSource):
             return self._with(every_ms=checked_ms("update_check_interval", interval))
 
         def ignore_deletes(self, *, ignores: bool = True) -> Self:
-            """Go on behind versions that only remove files. By default they end the job: records cannot be taken back."""
+            """Skip versions that only remove files. By default they end the job: records cannot be
+            taken back.
+            """
             return self._with(ignores_deletes=ignores)
 
         def ignore_changes(self, *, ignores: bool = True) -> Self:
-            """Go on behind versions that rewrite files (UPDATE, MERGE). Rows that they only copy come again."""
+            """Continue at versions that rewrite files (UPDATE, MERGE). Rows that they only copy
+            come again.
+            """
             return self._with(ignores_changes=ignores, ignores_deletes=ignores)
 
         def with_storage_options(self, options: dict[str, str]) -> Self:
@@ -167,7 +173,9 @@ class DeltaSource(TableSource):
             return self._with(storage=dict(options))
 
         def build(self) -> DeltaSource:
-            """Return the source. Raises ConfigurationError: there is no such table, or its files alone do not tell its rows."""
+            """Return the source. Raises ConfigurationError: there is no such table, or its rows do
+            not follow from its files alone.
+            """
             settings = self.settings
             if settings.every_ms is None and settings.starting is not None:
                 raise ConfigurationError(

@@ -94,8 +94,8 @@ def cause_of(error: BaseException | None) -> str:
     """The innermost cause, which delta-rs writes last, without colours and credentials."""
     text = str(error).partition("\n   0: ")[0]  # without frames of Rust
     lines = [_COLOURS.sub("", line).strip(" \u21b3.") for line in text.splitlines()]
-    told = [line for line in lines if line] or [type(error).__name__]
-    return without_credentials(told[0] if len(told) == 1 else f"{told[0]}: {told[-1]}")
+    texts = [line for line in lines if line] or [type(error).__name__]
+    return without_credentials(texts[0] if len(texts) == 1 else f"{texts[0]}: {texts[-1]}")
 
 
 def schema_of_table(table: DeltaTable) -> pa.Schema:
@@ -104,7 +104,9 @@ def schema_of_table(table: DeltaTable) -> pa.Schema:
 
 
 def check_readable(table: DeltaTable, path: str) -> None:
-    """Raises ConfigurationError: its files alone do not tell its rows (deletion vectors, column mapping)."""
+    """Raises ConfigurationError: its rows do not follow from its files alone (deletion vectors,
+    column mapping).
+    """
     protocol = table.protocol()
     features = set(protocol.reader_features or ())
     unknown = features - _READER_FEATURES

@@ -1,8 +1,9 @@
-"""IcebergSource: reads a snapshot of an Iceberg table, or goes on with the rows that later snapshots append. Needs `pyiceberg`
-(`penstock[iceberg]`).
+"""IcebergSource: reads a snapshot of an Iceberg table, and if asked the rows that later snapshots
+append. Needs `pyiceberg` (`penstock[iceberg]`).
 
-The driver plans, and each data file is a split. Bounded or following, exactly once.
-Source: Iceberg's IcebergSource for Flink (FLIP-27); differs: a file is one split, and following begins with a scan of the table.
+The driver plans, and each data file is a split. Bounded or following, exactly once. Source:
+Iceberg's IcebergSource for Flink (FLIP-27); differs: a file is one split, and following begins with
+a scan of the table.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ class StreamingStartingStrategy(Enum):
     INCREMENTAL_FROM_EARLIEST_SNAPSHOT = 3
     """What all snapshots that are kept appended, one after the other."""
     INCREMENTAL_FROM_SNAPSHOT_ID = 4
-    """What a snapshot appended, and those behind it."""
+    """What a snapshot appended, and the later ones."""
     INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP = 5
-    """What the first snapshot at or behind a time appended, and those behind it."""
+    """What the first snapshot at or after a time appended, and the later ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,8 @@ def lineage(table: Table, ref: str | None) -> Iterator[Snapshot]:
 
 
 def newer_than(table: Table, ref: str | None, last: int | None, name: TableName) -> list[Snapshot]:
-    """The snapshots behind `last`, oldest first; None: all that are kept. Raises RefusedForGood: `last` does not lead to the newest
-    one any more.
+    """Return the snapshots after `last`, oldest first; None: all that are kept. Raises
+    RefusedForGood: `last` does not lead to the newest one any more.
     """
     found: list[Snapshot] = []
     for snapshot in lineage(table, ref):
@@ -115,7 +116,7 @@ def newer_than(table: Table, ref: str | None, last: int | None, name: TableName)
         return found[::-1]
     raise RefusedForGood(
         f"the Iceberg table {name} was read up to snapshot {last}, which does not lead to its "
-        "newest one any more: snapshots behind it have expired, or the table was rolled back. "
+        "newest one any more: snapshots after it have expired, or the table was rolled back. "
         "Begin anew without a savepoint, and keep snapshots for longer "
         "(history.expire.max-snapshot-age-ms)."
     )
@@ -124,9 +125,10 @@ def newer_than(table: Table, ref: str | None, last: int | None, name: TableName)
 def start_of(
     table: Table, ref: str | None, strategy: StreamingStartingStrategy, value: int | None
 ) -> int | None:
-    """The snapshot behind which an incremental source begins; None: before the first one.
+    """Return the snapshot after which an incremental source begins; None: before the first one.
 
-    `value`: the snapshot's id, or the time in epoch ms. Raises ConfigurationError: there is no such snapshot.
+    `value`: the snapshot's id, or the time in epoch ms. Raises ConfigurationError: there is no such
+    snapshot.
     """
     kept = list(lineage(table, ref))
     if strategy is StreamingStartingStrategy.INCREMENTAL_FROM_SNAPSHOT_ID:
@@ -334,7 +336,9 @@ class IcebergSource(TableSource):
             return self._with(strategy=strategy, start_value=snapshot_id)
 
         def start_snapshot_timestamp(self, timestamp_ms: int) -> Self:
-            """Begin with the first snapshot at or behind this time, in epoch ms. Sets INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP."""
+            """Begin with the first snapshot at or after this time, in epoch ms. Sets
+            INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP.
+            """
             strategy = StreamingStartingStrategy.INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP
             return self._with(strategy=strategy, start_value=timestamp_ms)
 
@@ -458,7 +462,7 @@ def _snapshot_of(table: Table, settings: _Settings) -> int | None:
 
 
 class _Enumerator(TableEnumerator):
-    """Hands out the files of a snapshot, and of each append behind it."""
+    """Assigns the files of a snapshot, and of each later append."""
 
     format_name = "iceberg"
 

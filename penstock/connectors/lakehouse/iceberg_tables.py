@@ -77,7 +77,9 @@ def answered(name: TableName, what: str, call: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def catalog_of(name: TableName) -> Generator[Catalog, None, None]:
-    """The catalog, closed behind the block. Raises ExternalError: it cannot be reached, or a call in the block fails."""
+    """Open the catalog, and close it after the block. Raises ExternalError: it cannot be reached,
+    or a call in the block fails.
+    """
     from pyiceberg.exceptions import CommitFailedException
 
     catalog: Catalog | None = None

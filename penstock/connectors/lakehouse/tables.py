@@ -38,8 +38,8 @@ from penstock.formats.column_files import schema_of
 # ---------------------------------------------------------------------- data files
 # Parquet files of a table, which nobody sees before a commit names them. Does not know any table format.
 #
-# A file has its final name as soon as it is whole. Files that no commit names stay behind after failures: tables have a command that
-# removes them (Delta's VACUUM, Iceberg's remove_orphan_files).
+# A file has its final name as soon as it is whole. Files that no commit names stay after failures:
+# tables have a command that removes them (Delta's VACUUM, Iceberg's remove_orphan_files).
 
 
 ROW_GROUP_ROWS: Final = 131_072

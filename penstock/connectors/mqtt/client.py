@@ -1,6 +1,7 @@
-"""The client library paho-mqtt as the connector uses it: where the broker is, who may log in, what its errors mean.
+"""The client library paho-mqtt as the connector uses it: where the broker is, who may log in, what
+its errors mean.
 
-Only MQTT 5: it tells reasons, and how long the broker keeps a session.
+Only MQTT 5: it has reasons, and how long the broker keeps a session.
 """
 
 from __future__ import annotations
@@ -99,9 +100,10 @@ def make_client(broker: MqttSettings, where: str, client_id: str = "", **more: A
 
 
 def connect(client: Any, broker: MqttSettings, where: str, *, keeps_s: int = 0) -> None:
-    """Connects, and goes on on the client's own thread, which connects again by itself.
+    """Connect, and start the client's own thread, which connects again by itself.
 
-    `keeps_s`: how long the broker keeps the session of a client that is gone; 0: not at all. Raises: ExternalError.
+    `keeps_s`: how long the broker keeps the session of a client that is gone; 0: not at all.
+    Raises: ExternalError.
     """
     properties = extra("paho.mqtt.properties", "mqtt", where).Properties
     kinds = extra("paho.mqtt.packettypes", "mqtt", where).PacketTypes
@@ -132,17 +134,18 @@ def error_of(where: str, broker: MqttSettings, what: str, reason: Any) -> Extern
 
 
 def check_login(broker: MqttSettings, where: str) -> None:
-    """Logs in and out again, if the broker can be reached from here.
+    """Log in and out again, if the broker can be reached from here.
 
-    Raises: ConfigurationError: the broker refuses. One that is not reached is not told: only the subtasks must reach it.
+    Raises: ConfigurationError: the broker refuses. A broker that is not reached is not reported:
+    only the subtasks must reach it.
     """
     client = make_client(broker, where)
     client.connect_timeout = LOOK_TIMEOUT_S
-    told, answers = threading.Event(), []
+    answered, answers = threading.Event(), []
 
     def note(_client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         answers.append(reason)
-        told.set()
+        answered.set()
 
     client.on_connect = note
     try:
@@ -151,7 +154,7 @@ def check_login(broker: MqttSettings, where: str) -> None:
         if broker.has_tls and (doubt := tls_doubt(error)):
             raise ConfigurationError(f"{where}: {broker}: {doubt}.") from error
         return
-    told.wait(LOOK_TIMEOUT_S)
+    answered.wait(LOOK_TIMEOUT_S)
     client.disconnect()
     client.loop_stop()
     if answers and answers[0].is_failure:

@@ -36,7 +36,7 @@ _NAME: Final = "MqttSink"
 _MOST_UNCONFIRMED: Final = 10_000
 _IN_FLIGHT: Final = 20
 _MOST_BYTES: Final = 268_435_455
-"""Of a packet, behind its fixed header: what MQTT can say (MQTT 5.0, 1.5.5)."""
+"""The largest packet, without its fixed header, that MQTT allows (MQTT 5.0, 1.5.5)."""
 _FIXED_HEADER_BYTES: Final = 5
 _AROUND_TOPIC_BYTES: Final = 5
 """The size of the topic, the packet's id, and no properties (3.3.2)."""
@@ -185,7 +185,9 @@ class MqttWriter(RowsWriter):
             self.sent.bytes += sum(len(body) for _, body in piece)
 
     def prepare_commit(self) -> Sequence[object]:
-        """All messages are confirmed before the checkpoint's barrier goes on."""
+        """Wait until all messages are confirmed; then the task forwards the
+        checkpoint's barrier.
+        """
         self._wait_for(0)
         return ()
 
@@ -195,7 +197,9 @@ class MqttWriter(RowsWriter):
         self._client.loop_stop()
 
     def _wait_for(self, most: int) -> None:
-        """Until at most so many are not confirmed. Raises: ExternalError: a refusal, or nothing is confirmed for long."""
+        """Wait until at most `most` messages are not confirmed. Raises: ExternalError: a refusal,
+        or nothing is confirmed for long.
+        """
         with self._changed:
             while self._error is None and (left := self._published - self._confirmed) > most:
                 seen = self._confirmed

@@ -183,7 +183,7 @@ class NatsLink:
         """What this gives on the event loop. A cancel of the task interrupts the wait, and leaves no lock of the future taken."""
         with uninterruptible():
             future = asyncio.run_coroutine_threadsafe(running, self._loop)
-            future.add_done_callback(self._tell)
+            future.add_done_callback(self._notify)
         try:
             with self._changed:
                 self._changed.wait_for(future.done, timeout_s + 2 * CONNECT_TIMEOUT_S)
@@ -193,7 +193,7 @@ class NatsLink:
                 future.cancel()
             raise
 
-    def _tell(self, _future: object) -> None:
+    def _notify(self, _future: object) -> None:
         with self._changed:
             self._changed.notify_all()
 
@@ -248,10 +248,11 @@ class NatsLink:
                 **{name: value for name, value in options.items() if value is not None},
             )
         except Exception as error:
-            # "No servers" hides what each of them said. What another try gets again is told first.
-            told = sorted((*errors, error), key=lambda one: not _is_refusal(one))[0]
-            await _closed(client, 0.1)  # the library waits for an end that TLS may never tell
-            raise told from (None if told is error else error)
+            # "No servers" hides what each of them said. What another try gets again is reported
+            # first.
+            chosen = sorted((*errors, error), key=lambda one: not _is_refusal(one))[0]
+            await _closed(client, 0.1)  # the library waits for an end that TLS may never report
+            raise chosen from (None if chosen is error else error)
         self._lost = lost
         return client
 
@@ -280,7 +281,7 @@ async def _cancel_all() -> None:
     for task in left:
         task.cancel()
     await asyncio.gather(*left, return_exceptions=True)
-    await asyncio.sleep(0)  # transports that were closed are told
+    await asyncio.sleep(0)  # transports that were closed get the notice
 
 
 def _client_class(where: str, *, wants_tls: bool) -> Any:
@@ -319,9 +320,10 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 def look(address: NatsSettings, where: str, check: Callable[[Any], Awaitable[None]]) -> None:
-    """Logs in and checks, if a server can be reached from here.
+    """Log in and check, if a server can be reached from here.
 
-    Raises: ConfigurationError: the server refuses, or `check` does. One that is not reached is not told.
+    Raises: ConfigurationError: the server refuses, or `check` does. A server that is not reached is
+    not reported.
     """
     link = NatsLink(address, where, is_look=True)
     try:

@@ -221,10 +221,10 @@ class PublishRefused(Exception):
 
 
 def publish(link: NatsLink, messages: Sequence[tuple[str, bytes, str]]) -> None:
-    """Until the server has stored all of them.
+    """Publish messages, and wait until the server has stored all of them.
 
-    The client's own `publish_async` never hears of a refusal: it raises where it reads the answer, and who waits for the
-    answer goes on waiting.
+    The client's own `publish_async` does not report a refusal: it raises where it reads the answer,
+    and a caller that awaits the answer keeps waiting.
 
     Raises: ExternalError. RefusedForGood: the server refuses a message, and would again.
     """
@@ -263,10 +263,10 @@ def _refusal(answer: Any, subject: str, body: bytes, _message_id: str) -> Publis
     if (answer.headers or {}).get("Status") == str(_NO_STREAM):
         text, code = "no stream takes it", _NO_STREAM
     else:
-        told = json.loads(answer.data).get("error")
-        if told is None:
+        refusal = json.loads(answer.data).get("error")
+        if refusal is None:
             return None
-        text, code = told.get("description", told), told.get("code", 0)
+        text, code = refusal.get("description", refusal), refusal.get("code", 0)
     return PublishRefused(f"a message of {len(body)} bytes for {subject!r}: {text}", code)
 
 

@@ -139,7 +139,7 @@ class JetStreamSource(PollingSource):
             return self._with(start=0, start_ms=None)
 
         def set_bounded(self) -> Self:
-            """End behind the last message that is there when the job starts."""
+            """End after the last message that is there when the job starts."""
             return self._with(is_bounded=True)
 
         def set_fail_on_missing_messages(self, fails: bool) -> Self:
@@ -179,9 +179,10 @@ class JetStreamSource(PollingSource):
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """In checkpoints. `after`: the sequence of the last message read. `until`: of the last one to read; None: no end.
+    """In checkpoints. `after`: the sequence of the last message read. `until`: of the last one to
+    read; None: no end.
 
-    `has_begun`: what is behind `after` must not be missing. `subject`: whose messages these are.
+    `has_begun`: what comes after `after` must not be missing. `subject`: whose messages these are.
     """
 
     subject: str
@@ -198,10 +199,12 @@ class _Message(NamedTuple):
 
 
 class JetStreamPoller(QueuePoller):
-    """Reads one filter of a stream: pulls messages behind a sequence, by a consumer that it makes anew whenever anything is odd.
+    """Reads one filter of a stream: pulls messages after a sequence, by a consumer that it makes
+    anew after each irregularity.
 
-    Messages come on the client's thread, and are numbered by the consumer without a gap; a gap means that one was lost on its way. Then,
-    and when the connection or the consumer is gone, a new consumer begins behind the last message that was read.
+    Messages come on the client's thread. The consumer numbers them without a gap, so a gap means
+    that a message was lost on its way. Then, and when the connection or the consumer is gone, a new
+    consumer begins after the last message that was read.
     """
 
     def __init__(self, settings: _Settings, subject: str) -> None:
@@ -217,7 +220,7 @@ class JetStreamPoller(QueuePoller):
         self._has_warned = False
 
     def open(self, position: StreamPosition | None) -> None:
-        """Begin behind the position. Raises: ExternalError."""
+        """Begin after the position. Raises: ExternalError."""
         if position is None:
             self._position = self._link.call(self._first_position)
             self._has_new_position = True
@@ -258,7 +261,7 @@ class JetStreamPoller(QueuePoller):
         return self._position
 
     def close(self) -> None:
-        """The server forgets the consumer by itself, if it cannot be told."""
+        """Delete the consumer. If the server is not reached, it forgets the consumer by itself."""
         pull, self._pull = self._pull, None
         if pull is not None and self._link.is_up():
             try:
@@ -309,7 +312,9 @@ class JetStreamPoller(QueuePoller):
     # ------------------------------------------------------------------ the consumer
 
     def _begin(self) -> _Pull:
-        """A new consumer behind the position. Messages of the former one that were not taken come again."""
+        """Start a new consumer after the position. Messages of the former one that were not taken
+        come again.
+        """
         with self.changed:
             if self._pull is not None:
                 self._pull.is_broken = True
@@ -342,7 +347,9 @@ class JetStreamPoller(QueuePoller):
         return pull
 
     def _check_losses(self, first: int, last: int) -> None:
-        """Raises: RefusedForGood: messages behind the position are gone, unless the source may go on without them."""
+        """Raises: RefusedForGood: messages after the position are gone, unless the source may
+        continue without them.
+        """
         position, settings = self._position, self.settings
         if not position.has_begun:
             return
@@ -355,7 +362,7 @@ class JetStreamPoller(QueuePoller):
         if first <= position.after + 1:
             return
         text = (
-            f"{self._where}: messages behind {position.after} and before {first} were removed "
+            f"{self._where}: messages after {position.after} and before {first} were removed "
             f"from the stream on {self.settings} before they were read"
         )
         if settings.fails_on_loss and self._reads_all:
@@ -367,7 +374,7 @@ class JetStreamPoller(QueuePoller):
         if not self._has_warned:
             self._has_warned = True
             which = "" if self._reads_all else ", perhaps some of its subject"
-            _LOG.warning("%s%s; the job goes on without them", text, which)
+            _LOG.warning("%s%s; the job continues without them", text, which)
 
     def _ask(self, pull: _Pull) -> None:
         most = max(1, min(_ROWS, int(_BYTES / max(self._mean_bytes, 1))))
@@ -459,7 +466,7 @@ class _Pull:
 
     def _on_record(self, message: Any) -> None:
         # $JS.ACK.<stream>.<consumer>.<tries>.<sequence>.<number>.<ns>.<pending>; newer servers add
-        # domain and account behind $JS.ACK, and a token at the end.
+        # domain and account after $JS.ACK, and a token at the end.
         fields = message.reply.split(".")
         sequence, number, stamp_ns, pending = map(
             int, fields[5:9] if len(fields) == 9 else fields[7:11]

@@ -339,7 +339,7 @@ class PulsarCluster:
         last = place_of(consumer.get_last_message_id()) if needs_last else None
         is_empty = last is not None and last[1] < 0
         if start.kind is StartKind.LATEST:
-            start = Start(StartKind.EARLIEST) if is_empty else Start(StartKind.BEHIND, last)
+            start = Start(StartKind.EARLIEST) if is_empty else Start(StartKind.AFTER, last)
         if stop is None or stop.kind is not StopKind.LATEST:
             return PulsarSplit(partition, start, stop, is_over=_ends_at_once(start, stop))
         stop = Stop(StopKind.PLACE, last, stop.is_inclusive)
@@ -365,10 +365,10 @@ def message_id(pulsar: Any, place: Place) -> Any:
 
 
 def _ends_at_once(start: Start, stop: Stop | None) -> bool:
-    """Whether nothing is to be read, as far as the places alone tell."""
+    """Whether nothing is to be read, as far as the places alone show."""
     if stop is None or stop.kind is not StopKind.PLACE or start.place is None:
         return False
     assert isinstance(stop.goal, tuple), "the goal is a place"
-    if start.kind is StartKind.BEHIND:
+    if start.kind is StartKind.AFTER:
         return start.place >= stop.goal
     return start.place > stop.goal or (start.place == stop.goal and not stop.is_inclusive)

@@ -120,13 +120,13 @@ class StartKind(Enum):
     EARLIEST = "earliest"
     LATEST = "latest"
     FROM = "from"
-    BEHIND = "behind"
+    AFTER = "after"
     PUBLISH_TIME = "publish time"
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`place`: for FROM and BEHIND; `timestamp_ms`: for PUBLISH_TIME. The driver replaces LATEST by BEHIND."""
+    """`place`: for FROM and AFTER; `timestamp_ms`: for PUBLISH_TIME. The driver replaces LATEST by AFTER."""
 
     kind: StartKind
     place: Place | None = None
@@ -153,15 +153,17 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class PulsarSplit:
-    """A partition in checkpoints: reading goes on BEHIND the last message that was read. `stop` None: no end."""
+    """A partition in checkpoints: reading continues AFTER the last message that was read. `stop`
+    None: no end.
+    """
 
     partition: TopicPartition
     start: Start
     stop: Stop | None = None
     is_over: bool = False
 
-    def behind(self, place: Place, *, is_over: bool) -> PulsarSplit:
-        return replace(self, start=Start(StartKind.BEHIND, place), is_over=is_over)
+    def moved_to(self, place: Place, *, is_over: bool) -> PulsarSplit:
+        return replace(self, start=Start(StartKind.AFTER, place), is_over=is_over)
 
 
 # ---------------------------------------------------------------------- cursors
@@ -205,7 +207,7 @@ class StartCursor:
             return StartCursor.earliest()
         if place[0] == _LATEST_LEDGER:
             return StartCursor.latest()
-        return StartCursor(Start(StartKind.FROM if inclusive else StartKind.BEHIND, place))
+        return StartCursor(Start(StartKind.FROM if inclusive else StartKind.AFTER, place))
 
     @staticmethod
     def from_publish_time(timestamp: int) -> StartCursor:

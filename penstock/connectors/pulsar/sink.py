@@ -1,9 +1,11 @@
-"""PulsarSink: writes messages to topics, exactly once or at least once. Needs pulsar-client (`penstock[pulsar]`).
+"""PulsarSink: writes messages to topics, exactly once or at least once. Needs pulsar-client
+(`penstock[pulsar]`).
 
-At least once: messages are sent as records come, and all are delivered before a checkpoint's barrier goes on.
-Exactly once: messages wait in the checkpoint and are sent, deduplicated by the broker, when it is complete (`staging`).
-Source: pyflink.datastream.connectors.pulsar, Flink's PulsarSink; differs: the Python client has no transactions, so
-that none can time out, and messages of one checkpoint become visible one after the other.
+At least once: messages are sent as records come, and all are delivered before the task forwards a
+checkpoint's barrier. Exactly once: messages wait in the checkpoint and are sent, deduplicated by
+the broker, when it is complete (`staging`). Source: pyflink.datastream.connectors.pulsar, Flink's
+PulsarSink; differs: the Python client has no transactions, so that none can time out, and messages
+of one checkpoint become visible one after the other.
 """
 
 from __future__ import annotations
@@ -408,7 +410,9 @@ class DeduplicatedLog:
             self._deduplicating.add(topic)
 
     def _look_for_deduplication(self, topic: str, name: str) -> None:
-        """Checks that the broker deduplicates: it then tells a producer that reconnects the last number that it has."""
+        """Check that the broker deduplicates: then it sends a producer that reconnects the last
+        number that it has.
+        """
         self._producers.close_producer(topic)
         self._open(topic, name)
         if topic not in self._deduplicating:
@@ -650,7 +654,9 @@ class _PulsarDirectWriter(DirectMessageWriter):
 
 
 class _PulsarStagingWriter(StagingMessageWriter):
-    """Stages messages. Each staging has a producer name of its own, by which the broker can tell whether it is written."""
+    """Stages messages. Each staging has its own producer name, by which the broker knows whether it
+    is written.
+    """
 
     def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
         super().__init__(

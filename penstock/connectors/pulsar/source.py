@@ -103,15 +103,15 @@ def not_yet_read(messages: Sequence[Any], start: Start) -> Sequence[Any]:
     """
     if start.place is None or not messages:
         return messages
-    place, is_behind = start.place, start.kind is StartKind.BEHIND
+    place, is_after = start.place, start.kind is StartKind.AFTER
     first = place_of(messages[0].message_id())
-    if first > place or (first == place and not is_behind):
+    if first > place or (first == place and not is_after):
         return messages
     places = [place_of(message.message_id()) for message in messages]
     return [
         message
         for message, at in zip(messages, places, strict=True)
-        if at > place or (at == place and not is_behind)
+        if at > place or (at == place and not is_after)
     ]
 
 
@@ -229,7 +229,7 @@ class PulsarReader(MessageReader):
     def split_id(self, split: PulsarSplit) -> TopicPartition:
         return split.partition
 
-    def position_behind(self, batch: SplitBatch) -> Any:
+    def position_after(self, batch: SplitBatch) -> Any:
         return batch.last_id if isinstance(batch, ReadBatch) else None
 
 
@@ -290,7 +290,7 @@ class PulsarSplitReader(CommittingSplitReader):
 
     def commit(self) -> None:
         """Commits by acknowledging."""
-        for partition, last_id in self.not_yet_told().items():
+        for partition, last_id in self.not_yet_reported().items():
             self._acknowledge(partition, last_id)
 
     def close(self) -> None:
@@ -350,23 +350,24 @@ class PulsarSplitReader(CommittingSplitReader):
             return []
         last = wanted[-1]
         one.to_acknowledge = last.message_id()
-        one.split = one.split.behind(place_of(one.to_acknowledge), is_over=is_over)
+        one.split = one.split.moved_to(place_of(one.to_acknowledge), is_over=is_over)
         partition, settings = one.split.partition, self.settings
         batch = batch_of(with_keys(wanted, settings.keys), settings.schema, partition)
         read = NO_RECORDS if batch is None else batch
         return [ReadBatch(read, partition, one.split, one.to_acknowledge)]
 
     def _verify(self, one: _Open, first: Place) -> None:
-        """Checks that the message where reading goes on still exists, or was just acknowledged.
+        """Check that the message where reading continues still exists, or was just acknowledged.
 
-        Otherwise it logs a warning. Raises: ExternalError: messages are missing, and the source is set to fail then.
+        Otherwise it logs a warning. Raises: ExternalError: messages are missing, and the source is
+        set to fail then.
         """
         expected, one.expected = one.expected, None
         if expected is None or first[:2] <= expected[:2]:
             return
         ledger, entry, _ = expected
         is_next = first[:2] == (ledger, entry + 1) or (first[0] > ledger and first[1] == 0)
-        if one.split.start.kind is StartKind.BEHIND and is_next:
+        if one.split.start.kind is StartKind.AFTER and is_next:
             return  # the message was read and acknowledged, so it may have been removed
         text = (
             f"{self._where}: {one.split.partition} has lost the message {ledger}:{entry}, at which "

@@ -311,12 +311,12 @@ class PausableLoop:
 #
 # Such a header is a timestamp in ms where AMQP has seconds: a year that Python does not know. The
 # client ends the connection for it, the broker sends the message again on the next one, and
-# nothing behind it would ever be read. Source: AMQP 0-9-1, 4.2.3 General Frame Format and 4.2.6.1
+# nothing after it would ever be read. Source: AMQP 0-9-1, 4.2.3 General Frame Format and 4.2.6.1
 # The Content Header.
 
 
 _FRAME: Final = struct.Struct(">BHL")
-"""Type, channel, and bytes of what follows, behind which stands one byte as the end."""
+"""Type, channel, and length of what follows. After that comes one byte as the end."""
 _CONTENT: Final = struct.Struct(">HHQ")
 """Class, weight, and bytes of the body; the properties follow."""
 _LONG: Final = struct.Struct(">L")

@@ -81,10 +81,12 @@ def parameters_of(pika: Any, config: RMQConnectionConfig, where: str) -> Any:
 def check_login(
     config: RMQConnectionConfig, where: str, look: Callable[[Any], None] | None = None
 ) -> None:
-    """Logs in and out again, if the broker can be reached from here. `look`: looks at something on the connection.
+    """Log in and out again, if the broker can be reached from here. `look`: looks at something on
+    the connection.
 
-    Raises: ConfigurationError: the broker refuses user, password, virtual host or certificate, or its own is not
-    accepted. A broker that is not reached is not told: only the subtasks must reach it.
+    Raises: ConfigurationError: the broker refuses user, password, virtual host or certificate, or
+    its own is not accepted. A broker that is not reached is not reported: only the subtasks must
+    reach it.
     """
     client = PikaClient.of(config, where)
     parameters = client.parameters
@@ -93,10 +95,10 @@ def check_login(
     try:
         connection = client.pika.BlockingConnection(parameters)
     except (client.pika.exceptions.AMQPError, OSError) as error:
-        told = refusal_of(error) or _doubt(config, client.pika, error)
-        if told is not None:
+        refusal = refusal_of(error) or _doubt(config, client.pika, error)
+        if refusal is not None:
             raise ConfigurationError(
-                f"{where}: the broker at {config.address} refuses the connection: {told}."
+                f"{where}: the broker at {config.address} refuses the connection: {refusal}."
             ) from error
         return
     try:
@@ -127,7 +129,7 @@ def refusal_of(error: BaseException) -> str | None:
     if code in PROTOCOL_CODES:
         return text_of(error)
     text = text_of(error)
-    if "ALERT_CERTIFICATE_REQUIRED" in text:  # with TLS 1.3 it comes behind the handshake
+    if "ALERT_CERTIFICATE_REQUIRED" in text:  # with TLS 1.3 it comes after the handshake
         return f"it asks for a certificate. {REMEDIES['own']}"
     return tls_refusal(cause_of(error))
 
@@ -136,8 +138,8 @@ def _doubt(config: RMQConnectionConfig, pika: Any, error: BaseException) -> str 
     """What may be wrong if the first bytes of a connection are not understood; None: nothing is known."""
     is_cut = isinstance(error, pika.exceptions.IncompatibleProtocolError)
     if config.address.has_tls and is_cut:
-        # With TLS 1.3 the alert comes behind the handshake. A client that writes first may miss it.
-        return f"it ends the connection behind the TLS handshake. {REMEDIES['own']}"
+        # With TLS 1.3 the alert comes after the handshake. A client that writes first may miss it.
+        return f"it ends the connection after the TLS handshake. {REMEDIES['own']}"
     if config.address.has_tls:
         return tls_doubt(cause_of(error))
     if is_cut:

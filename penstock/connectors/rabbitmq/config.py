@@ -158,23 +158,23 @@ class RMQConnectionConfig:
         return f"RMQConnectionConfig({self.address})"
 
     def get_host(self) -> str | None:
-        """Return the host that was set; None: the URI tells it."""
+        """Return the host that was set; None: the URI has it."""
         return self._options.host
 
     def get_port(self) -> int | None:
-        """Return the port that was set; None: the URI tells it."""
+        """Return the port that was set; None: the URI has it."""
         return self._options.port
 
     def get_virtual_host(self) -> str | None:
-        """Return the virtual host that was set; None: the URI tells it."""
+        """Return the virtual host that was set; None: the URI has it."""
         return self._options.virtual_host
 
     def get_user_name(self) -> str | None:
-        """Return the user that was set; None: the URI tells it."""
+        """Return the user that was set; None: the URI has it."""
         return self._options.user_name
 
     def get_password(self) -> str | None:
-        """Return the password that was set; None: the URI tells it."""
+        """Return the password that was set; None: the URI has it."""
         return self._options.password
 
     def get_uri(self) -> str | None:

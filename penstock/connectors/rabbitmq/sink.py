@@ -1,7 +1,8 @@
-"""RMQSink: writes a message to a queue or an exchange for each record, at least once. Needs pika (`penstock[rabbitmq]`).
+"""RMQSink: writes a message to a queue or an exchange for each record, at least once. Needs pika
+(`penstock[rabbitmq]`).
 
-Source: pyflink.datastream.connectors.rabbitmq, Flink's RMQSink, which guarantees nothing; differs: the broker has
-confirmed all messages before a checkpoint's barrier goes on.
+Source: pyflink.datastream.connectors.rabbitmq, Flink's RMQSink, which guarantees nothing; differs:
+the broker has confirmed all messages before the task forwards a checkpoint's barrier.
 """
 
 from __future__ import annotations
@@ -219,7 +220,7 @@ def checked_listener(listener: object, options: object) -> ReturnListener | None
 
 
 _AROUND_BYTES: Final = 20
-"""What a frame of properties has besides them: its own head and end, and the head of the content."""
+"""What a frame of properties has in addition: its own head and end, and the head of the content."""
 
 
 class Message(NamedTuple):
@@ -362,14 +363,14 @@ class MessagePublisher(ChannelThread):
             self._open += len(messages)
             self._open_bytes += sum(len(one.body) for one in messages)
         self.run_soon(self._publish)
-        self._tell_returned()
+        self._report_returned()
 
     def flush(self) -> None:
         """Waits until all messages are confirmed. Raises: ExternalError: some cannot be."""
         self._wait(1, 1)
-        self._tell_returned()
+        self._report_returned()
 
-    def _tell_returned(self) -> None:
+    def _report_returned(self) -> None:
         listener = self._listener
         if listener is None:
             return
@@ -440,7 +441,7 @@ class MessagePublisher(ChannelThread):
         return "its exchange" if self._queue is None else f"the queue {self._queue!r}"
 
     def _on_returned(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        """The broker confirms the message as well, behind this."""
+        """The broker confirms the message as well, after this."""
         at = f"the broker at {self._config.address}"
         if self._queue is not None:
             self._refuse(
@@ -496,7 +497,7 @@ class RMQSink(Sink):
             serialization_schema: turns a value into a message's body.
             publish_options: exchange, routing key and properties for each record, instead of a queue. Not in PyFlink.
             return_listener: a function that gets each mandatory message that no queue takes, before the next
-                checkpoint's barrier goes on; without it such a message is an error. Not in PyFlink.
+                checkpoint's barrier is forwarded; without it such a message is an error. Not in PyFlink.
         """
         self._config = checked_config("RMQSink", connection_config)
         self._queue = None

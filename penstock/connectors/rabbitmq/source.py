@@ -147,7 +147,8 @@ class QueueConsumer(ChannelThread):
             return self._life.is_ready and not is_paused and not self._waiting.bodies
 
     def acknowledge(self, place: QueuePlace) -> None:
-        """Acknowledges all messages up to this one; `progress` tells when the broker has confirmed it.
+        """Acknowledge all messages up to this one; `progress` shows when the broker has confirmed
+        it.
 
         Nothing is acknowledged on a lost connection: its messages come again.
         """
@@ -360,7 +361,9 @@ class RMQReader(SourceReader):
         return batch_of(taken.bodies, None, self.settings.schema, place)
 
     def _parted(self, taken: Taken) -> tuple[Taken, list[Malformed]]:
-        """The messages with an id, and the others, of which nobody can tell whether they were read before."""
+        """Return the messages with an id, and the others, of which nobody knows whether they were
+        read before.
+        """
         named = [place for place, one in enumerate(taken.ids) if one is not None]
         pairs = zip(taken.bodies, taken.ids, strict=True)
         return _chosen(taken, named), [self._without_id(body) for body, one in pairs if one is None]

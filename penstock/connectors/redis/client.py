@@ -92,8 +92,8 @@ def connect(address: RedisSettings, where: str, *, is_look: bool = False) -> Any
 
 
 @contextmanager
-def told(address: RedisSettings, where: str) -> Generator[None]:
-    """Tells errors of the client in one line.
+def clear_errors(address: RedisSettings, where: str) -> Generator[None]:
+    """Raise errors of the client with one line of text.
 
     Raises: RefusedForGood: what another try cannot change. ExternalError: all else.
     """
@@ -126,16 +126,17 @@ def is_final(redis: Any, error: BaseException) -> bool:
         return True
     if not isinstance(error, known.ResponseError):
         return False
-    # In a pipeline the server's words come behind those of the client.
+    # In a pipeline the server's words come after those of the client.
     return any(code in str(error) for code in ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM"))
 
 
 def check_server(address: RedisSettings, streams: Sequence[str], where: str) -> None:
-    """Logs in and looks at the streams, if the server can be reached from here.
+    """Log in and look at the streams, if the server can be reached from here.
 
-    A user that may do what the job does, but not look at the types of keys, is right.
+    A user that may do what the job does, but not look at the types of keys, is accepted.
 
-    Raises: ConfigurationError: it refuses the login, or a key is no stream. A server that is not reached is not told.
+    Raises: ConfigurationError: it refuses the login, or a key is no stream. A server that is not
+    reached is not reported.
     """
     redis = extra("redis", "redis", where)
     client = connect(address, where, is_look=True)

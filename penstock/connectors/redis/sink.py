@@ -21,8 +21,8 @@ from penstock.connectors.redis.client import (
     RedisSettings,
     check_server,
     checked_name,
+    clear_errors,
     connect,
-    told,
 )
 from penstock.connectors.redis.entries import (
     EntryWriter,
@@ -107,7 +107,7 @@ class EntryOutlet(Outlet[Addressed]):
         pipeline = self.link.pipeline(transaction=False)
         for stream, flat in piece:
             pipeline.execute_command("XADD", stream, *bound, "*", *flat)
-        with told(self.settings, self._where):
+        with clear_errors(self.settings, self._where):
             pipeline.execute()
         return sum(map(self.size, piece))
 
@@ -122,7 +122,7 @@ class EntryOutlet(Outlet[Addressed]):
             texts: list[Any] = [self.settings.retention_s, self.settings.most_entries]
             for flat in staged.entries:
                 texts += (len(flat), *flat)
-            with told(self.settings, self._where):
+            with clear_errors(self.settings, self._where):
                 append(keys=[staged.mark, staged.stream], args=texts)
 
 
@@ -163,7 +163,9 @@ class RedisStreamSink(PieceSink):
             )
 
         def set_max_length(self, entries: int) -> Self:
-            """Have Redis trim the stream to about so many entries (`MAXLEN ~`). By default it grows without end."""
+            """Have Redis trim the stream to about this number of entries (`MAXLEN ~`). By default
+            the stream grows without limit.
+            """
             return self._with_number("set_max_length", 1, most_entries=entries)
 
         def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> Self:

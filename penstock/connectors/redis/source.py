@@ -39,15 +39,15 @@ from penstock.connectors.redis.client import (
     RedisSettings,
     check_server,
     checked_name,
+    clear_errors,
     connect,
-    told,
 )
 from penstock.connectors.redis.entries import EntryReader, RowReader, ValueReader, checked_row_type
 from penstock.engine.model.errors import ConfigurationError
 
 # ---------------------------------------------------------------------- splits
-# Splits of a RedisStreamSource: a stream with the id behind which to go on; and the enumerator,
-# which hands them out.
+# Splits of a RedisStreamSource: a stream with the id after which to continue; and the enumerator,
+# which assigns them.
 
 
 BEGINNING: Final = "0-0"
@@ -58,10 +58,11 @@ _ID: Final = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
 
 @dataclass(frozen=True, slots=True)
 class StreamSplit:
-    """A stream. `after`: the id of the last entry read. `until`: that of the last one to read; None: no end.
+    """A stream. `after`: the id of the last entry read. `until`: that of the last one to read;
+    None: no end.
 
-    `has_begun`: an entry was read, so that those behind `after` must not be missing. `count`: how many entries the stream
-    had ever got up to `after`; None: unknown.
+    `has_begun`: an entry was read, so that those after `after` must not be missing. `count`: how
+    many entries the stream had ever got up to `after`; None: unknown.
     """
 
     stream: str
@@ -134,7 +135,7 @@ class StreamsEnumerator(AssignedSplits):
         found = {}
         try:
             for name in streams:
-                with told(self.settings, where):
+                with clear_errors(self.settings, where):
                     try:
                         found[name] = client.xinfo_stream(name)["last-generated-id"].decode()
                     except redis.exceptions.ResponseError as error:
@@ -210,7 +211,9 @@ class RedisStreamSource(Source):
             )
 
         def set_starting_id(self, entry_id: str) -> Self:
-            """Begin behind this entry, such as "1526919030474-55". By default with the first one that is there."""
+            """Begin after this entry, such as "1526919030474-55". By default with the first one
+            that is there.
+            """
             return self._with(starting=parsed_id(f"{_NAME}.set_starting_id", entry_id))
 
         def set_starting_timestamp(self, epoch_ms: int) -> Self:
@@ -222,13 +225,16 @@ class RedisStreamSource(Source):
             return self._with(starting=LATEST)
 
         def set_bounded(self) -> Self:
-            """End behind the last entry that is there when the job starts. The driver must reach the server."""
+            """End after the last entry that is there when the job starts. The driver must reach the
+            server.
+            """
             return self._with(is_bounded=True)
 
         def set_fail_on_missing_entries(self, fails: bool) -> Self:
-            """Set whether entries that were deleted or trimmed before they were read end the job; by default they do.
+            """Set whether entries that were deleted or trimmed before they were read end the job;
+            by default they do.
 
-            If not, a warning is logged. Servers before Redis 7 do not tell.
+            If not, a warning is logged. Servers before Redis 7 do not report that.
             """
             return self._with(fails_on_loss=fails)
 
@@ -315,7 +321,7 @@ class _StreamsReader(SplitReader):
         self._woken.clear()
         wanted = [split for name, split in self._splits.items() if name not in self._paused]
         batches, finished = [], []
-        with told(self.settings, self._where):
+        with clear_errors(self.settings, self._where):
             for split, (info, entries) in zip(wanted, self._read(wanted), strict=True):
                 batch, is_over = self._taken(split, info, entries)
                 if batch is not None:
@@ -357,7 +363,7 @@ class _StreamsReader(SplitReader):
     ) -> tuple[SplitBatch | None, bool]:
         """The batch of these entries, and whether the split is read to its end."""
         if info is not None and split.has_begun and (up_to := _lost(split, info)):
-            self._tell_of_losses(split, up_to)
+            self._report_losses(split, up_to)
         end = None if split.until is None else key_of(split.until)
         is_over = end is not None and (not entries or key_of(split.after) >= end)
         if end is not None and entries and key_of(entries[-1][0].decode()) >= end:
@@ -366,9 +372,9 @@ class _StreamsReader(SplitReader):
         if not entries:
             return None, is_over
         ids = [one[0].decode() for one in entries]
-        count = None if info is None else _count_behind(split, info, ids)
-        behind = replace(split, after=ids[-1], has_begun=True, count=count)
-        self._splits[split.stream] = behind
+        count = None if info is None else _count_after(split, info, ids)
+        moved = replace(split, after=ids[-1], has_begun=True, count=count)
+        self._splits[split.stream] = moved
         # An entry that was deleted inside of a stream has no fields.
         fields = [one[1] or {} for one in entries]
         self.bytes_read += sum(
@@ -378,13 +384,13 @@ class _StreamsReader(SplitReader):
         batch = self.settings.entries.batch(
             fields, stamps, lambda number: f"the entry {ids[number]} of {split.stream!r}"
         )
-        return SplitBatch(NO_RECORDS if batch is None else batch, split.stream, behind), is_over
+        return SplitBatch(NO_RECORDS if batch is None else batch, split.stream, moved), is_over
 
-    def _tell_of_losses(self, split: StreamSplit, up_to: str) -> None:
+    def _report_losses(self, split: StreamSplit, up_to: str) -> None:
         """Raises: RefusedForGood, unless the source may go on without them."""
         text = (
             f"{self._where}: entries of the stream {split.stream!r} on "
-            f"{self.settings} behind {split.after}, some of them up to {up_to}, were "
+            f"{self.settings} after {split.after}, some of them up to {up_to}, were "
             "deleted or trimmed before they were read"
         )
         if self.settings.fails_on_loss:
@@ -394,7 +400,7 @@ class _StreamsReader(SplitReader):
             )
         if split.stream not in self._warned:
             self._warned.add(split.stream)
-            _LOG.warning("%s; the job goes on without them", text)
+            _LOG.warning("%s; the job continues without them", text)
 
     def _wait(self, splits: Sequence[StreamSplit]) -> None:
         """Until there is something to read. What comes is read by the next call, together with its surroundings."""
@@ -405,7 +411,9 @@ class _StreamsReader(SplitReader):
 
 
 def _lost(split: StreamSplit, info: Any) -> str | None:
-    """Up to which id entries behind the position are gone; None: none of them. A server before Redis 7 does not tell."""
+    """Return up to which id entries after the position are gone; None: none of them. A server
+    before Redis 7 does not report that.
+    """
     if "entries-added" not in info:
         return None
     deleted, first = (
@@ -421,8 +429,10 @@ def _lost(split: StreamSplit, info: Any) -> str | None:
     return str(first if length else info["last-generated-id"].decode()) if is_lost else None
 
 
-def _count_behind(split: StreamSplit, info: Any, ids: Sequence[str]) -> int | None:
-    """How many entries the stream had ever got up to the last of these, which were read behind the split's position."""
+def _count_after(split: StreamSplit, info: Any, ids: Sequence[str]) -> int | None:
+    """Return how many entries the stream had ever got up to the last of these, which were read
+    after the split's position.
+    """
     added = info.get("entries-added")
     if added is None or info["last-generated-id"].decode() == ids[-1]:
         return None if added is None else int(added)

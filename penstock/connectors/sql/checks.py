@@ -108,7 +108,7 @@ def is_unique(inspector: sa.Inspector, table: sa.Table, keys: Sequence[str]) -> 
     found = [inspector.get_pk_constraint(name, schema).get("constrained_columns", [])]
     if inspector.dialect.name not in {"mysql", "mariadb"}:  # there each constraint is an index, too
         found += [one["column_names"] for one in inspector.get_unique_constraints(name, schema)]
-    # SQLite tells of a constraint in a column's definition by its index alone.
+    # SQLite shows a constraint in a column's definition by its index alone.
     for index in inspector.get_indexes(name, schema, include_auto_indexes=True):
         options = index.get("dialect_options", {})
         is_partial = any(

@@ -104,7 +104,7 @@ _REFUSED_CONNECTION: Final = {
     "does not support SSL": "Set sslmode=disable, or turn TLS on at the server",
     "invalid sslmode value": "",
 }
-"""libpq tells why it got no connection by text only. With what helps, if that is not in the text."""
+"""libpq says why it got no connection by text only. With what helps, if that is not in the text."""
 _PASSING_CLASSES: Final = frozenset({"OperationalError", "InterfaceError", "InternalError"})
 REFUSED_BY_DRIVER: Final = (TypeError, ValueError, OverflowError)
 """What a driver raises for a value that it cannot send, without asking the database: a surrogate alone in a text, a dict, an integer
@@ -159,7 +159,7 @@ def _is_refused(text: str) -> bool:
     return is_absent or any(one in text for one in _REFUSED_CONNECTION)
 
 
-def told(error: BaseException) -> str:
+def driver_text(error: BaseException) -> str:
     """The database's own words in one line, with the constraint, the table and the column that it names.
 
     What helps follows where the database has refused the connection.
@@ -354,7 +354,9 @@ def cursor_of(connection: sa.Connection, statement: str) -> Generator[Any]:
 
 
 def look(engine: sa.Engine, call: Callable[[sa.Connection], T]) -> T | None:
-    """What the call returns in a transaction that takes savepoints, and leaves nothing behind. None: it fails."""
+    """Return what the call returns in a transaction that takes savepoints and is rolled back. None:
+    it fails.
+    """
     import sqlalchemy
 
     with suppress(sqlalchemy.exc.SQLAlchemyError, ExternalError), transaction(engine) as connection:
@@ -442,7 +444,7 @@ class SqlAccess:
         try:
             yield
         except self._sa.exc.SQLAlchemyError as error:
-            text = told(error)
+            text = driver_text(error)
             raise error_of(f"{self.failed(what)}: {text}{self.advice(text)}", error) from error
 
     def advice(self, text: str) -> str:

@@ -21,8 +21,8 @@ from penstock.connectors.sql.checks import column_kind, field_kind
 from penstock.connectors.sql.engine import (
     SqlAccess,
     SqlTarget,
+    driver_text,
     import_sqlalchemy,
-    told,
 )
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood
 from penstock.engine.model.row import Row, make_row
@@ -101,7 +101,7 @@ class LookupTable(SqlAccess):
             ) from error
         except sql.exc.SQLAlchemyError as error:
             raise ConfigurationError(
-                f"{self.failed('cannot read the table')}: {told(error)}. The driver "
+                f"{self.failed('cannot read the table')}: {driver_text(error)}. The driver "
                 "and all executors must reach the database and be allowed to read."
             ) from error
         known = list(table.columns.keys())
@@ -257,7 +257,7 @@ def _may_equal(kind: TypeInformation, column: Any) -> bool:
 
     of_field, of_column = field_kind(kind), column_kind(column)
     if of_field is None:
-        return True  # only its values tell
+        return True  # only its values show it
     if isinstance(column, sa.Enum):
         return of_field == "text"  # drivers give its members as texts
     if of_field == of_column == "timestamp":

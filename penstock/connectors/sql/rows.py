@@ -360,7 +360,7 @@ def _shortcuts(process: Callable[[Any], Any]) -> dict[type, _Short]:
 NamedPiece: TypeAlias = tuple[tuple[str, ...], Piece]
 """The names of the columns, and their values."""
 T = TypeVar("T")
-_BESIDE: Final = "penstock_piece"
+_PIECE_TABLE: Final = "penstock_piece"
 _CHANGED_TWICE: Final = "21000"
 """PostgreSQL's cardinality_violation."""
 _MORE_THAN_REPLACING: Final = (RowKind.DELETE, RowKind.UPDATE_BEFORE)
@@ -445,7 +445,7 @@ class RowWriter:
         try:
             with connection.begin_nested():
                 connection.exec_driver_sql(make)
-                copy.copy(connection, [texts], f"pg_temp.{_BESIDE}")
+                copy.copy(connection, [texts], f"pg_temp.{_PIECE_TABLE}")
                 connection.execute(move)
                 connection.exec_driver_sql(clear)
         except sql.exc.DBAPIError as error:
@@ -484,13 +484,13 @@ class RowWriter:
 
         assert self._copy is not None, "only PostgreSQL copies"
         columns = [sql.Column(name, self._table.c[name].type) for name in self._columns]
-        beside = sql.Table(_BESIDE, sql.MetaData(), *columns, schema="pg_temp")
+        holding = sql.Table(_PIECE_TABLE, sql.MetaData(), *columns, schema="pg_temp")
         names, name = self._copy.names, self._copy.name
         empty = f"SELECT {names} FROM {name} WITH NO DATA"  # noqa: S608 - they are quoted
-        make = f"CREATE TEMPORARY TABLE IF NOT EXISTS {_BESIDE} ON COMMIT DROP AS {empty}"
-        rows = sql.select(*[beside.c[name] for name in self._columns])
+        make = f"CREATE TEMPORARY TABLE IF NOT EXISTS {_PIECE_TABLE} ON COMMIT DROP AS {empty}"
+        rows = sql.select(*[holding.c[name] for name in self._columns])
         adding = self._new_insert().from_select(list(self._columns), rows)
-        return make.replace("%", "%%"), self._upsert(adding), f"TRUNCATE pg_temp.{_BESIDE}"
+        return make.replace("%", "%%"), self._upsert(adding), f"TRUNCATE pg_temp.{_PIECE_TABLE}"
 
     def _new_insert(self) -> Any:
         from sqlalchemy.dialects import mysql, postgresql, sqlite

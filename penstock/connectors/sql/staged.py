@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.connectors.sql.engine import (
+    driver_text,
     error_of,
     import_sqlalchemy,
     make_engine,
     shown_url,
-    told,
     transaction,
 )
 from penstock.connectors.sql.values import SqlRow, are_naive, dumps_plain, loads_plain
@@ -251,7 +251,9 @@ def drop_leftovers(
 
 
 def drop_begun_before(connection: sa.Connection, staged: sa.Table, limit_ms: int) -> None:
-    """Deletes what was staged before this time, in epoch ms, as far as the names of transactions tell."""
+    """Delete what was staged before this time, in epoch ms, as far as the names of transactions
+    show it.
+    """
     import sqlalchemy as sql
 
     names = connection.execute(sql.select(staged.c.transaction_id).distinct())
@@ -262,7 +264,9 @@ def drop_begun_before(connection: sa.Connection, staged: sa.Table, limit_ms: int
 
 
 def begun_ms(transaction_id: str) -> int | None:
-    """When the first rows of a transaction were staged, in epoch ms; None: its name does not tell."""
+    """When the first rows of a transaction were staged, in epoch ms; None: its name does not have
+    it.
+    """
     found = _TIMED.search(transaction_id)
     return None if found is None else int(found[1], 16)
 
@@ -288,8 +292,9 @@ def note_commit(
     return bool(connection.execute(add, execution_options=_COUNTED).rowcount > 0)
 
 
-# ---------------------------------------------------------------------- left behind
-# Rows that dead jobs have left staged in a database: which there are, and how to remove them. Does not know the user's table.
+# ---------------------------------------------------------------------- leftovers Rows that dead
+# jobs have left staged in a database: which there are, and how to remove them. Does not know the
+# user's table.
 #
 # Source: what `SqlSink` keeps in `penstock_staged` and `penstock_commits`.
 
@@ -299,9 +304,11 @@ _WHERE: Final = "transactions of SQL"
 
 @dataclass(frozen=True, slots=True)
 class StagedTransaction:
-    """Staged rows of one subtask. `checkpoint_id` None: they were prepared for none, or at the end of a job without.
+    """Staged rows of one subtask. `checkpoint_id` None: they were prepared for none, or at the end
+    of a job without.
 
-    `began_ms`: epoch ms; None: its name does not tell. `is_committed`: its rows are in the table, only the staging is left.
+    `began_ms`: epoch ms; None: its name does not have it. `is_committed`: its rows are in the
+    table, only the staging is left.
     """
 
     transaction_id: str
@@ -384,5 +391,5 @@ class StagedRows:
         try:
             yield
         except self._sa.exc.SQLAlchemyError as error:
-            text = f"{_WHERE}: cannot {what} staged rows in {self.shown_url}: {told(error)}."
+            text = f"{_WHERE}: cannot {what} staged rows in {self.shown_url}: {driver_text(error)}."
             raise error_of(text, error) from error

@@ -25,11 +25,11 @@ from penstock.connectors.sql.engine import (
     SqlAccess,
     SqlTarget,
     again_if_rolled_back,
+    driver_text,
     error_of,
     look,
     may_pass,
     shown_url,
-    told,
     transaction,
 )
 from penstock.connectors.sql.rows import NamedPiece, RowWriter, refused_row
@@ -102,7 +102,7 @@ def _refused_use(
                 try:
                     connection.execute(statement)
                 except sql.exc.SQLAlchemyError as error:
-                    return None if may_pass(error) else f"{asked.fullname!r}: {told(error)}"
+                    return None if may_pass(error) else f"{asked.fullname!r}: {driver_text(error)}"
             connection.rollback()
     except sql.exc.SQLAlchemyError:  # After an answer the transaction cannot be committed.
         return None
@@ -217,8 +217,8 @@ class SqlDatabase(SqlAccess):
             ) from error
         except self._sa.exc.SQLAlchemyError as error:
             raise ConfigurationError(
-                f"{self.where}: cannot use {self.shown_url}: {told(error)}. The driver and all "
-                "executors must reach the "
+                f"{self.where}: cannot use {self.shown_url}: {driver_text(error)}. The driver and "
+                "all executors must reach the "
                 f"database and be allowed to write {str(self.target)!r}, "
                 f"{self.target.staged_name!r} and "
                 f"{self.target.commits_name!r}, which the driver creates."
@@ -311,7 +311,7 @@ class SqlDatabase(SqlAccess):
     def seal(self, transaction_id: str, checkpoint_id: int) -> None:
         """Marks the staged transaction with its checkpoint.
 
-        A job that restores an earlier checkpoint can then tell that it will never be committed.
+        Then a job that restores an earlier checkpoint knows that it will never be committed.
         """
         staged = self.staged
         is_it = staged.c.transaction_id == transaction_id
@@ -414,7 +414,7 @@ class SqlDatabase(SqlAccess):
         """
         text = f"{self.failed(what)}: "
         if may_pass(error):
-            return error_of(text + told(error), error)
+            return error_of(text + driver_text(error), error)
 
         def find(connection: sa.Connection) -> dict[str, Any] | None:
             return refused_row(connection, pieces(connection), self._writer)
@@ -423,8 +423,8 @@ class SqlDatabase(SqlAccess):
         if row is not None:
             text += f"{bounded_repr(row, MOST_OF_ROW)}: "
         return error_of(
-            f"{text}{told(error)}. It will refuse this row again, so the job ends. Correct the "
-            "table, or "
+            f"{text}{driver_text(error)}. It will refuse this row again, so the job ends. Correct "
+            "the table, or "
             "filter such rows before the sink.",
             error,
         )

@@ -381,15 +381,16 @@ def _are_strategies_willing(edge: ChainCandidate) -> bool:
 
 
 class Exchange(NamedTuple):
-    """Which tasks let a barrier overtake the data before it, and which align: wait until every channel has delivered it.
+    """An edge between two chains, and where barriers may overtake data. `source`, `target`: the
+    node ids of the chains' heads.
 
-    Source: Flink StreamGraphGenerator (shouldDisableUnalignedCheckpointing). Differs: a task that lies between two
-    aligning tasks aligns too, because mixing both kinds there can deadlock. Example: task M lets barriers overtake,
-    task A in front of it aligns and has not reached its barrier yet. Task B behind M aligns too. B reads nothing more
-    from M until A's barrier has reached B on another path. M's output is therefore full, so M reads nothing more from
-    A. So A never reaches its barrier.
-
-    An edge between two chains. `source`, `target`: the node ids of their heads.
+    A task either lets a barrier overtake the data before it, or aligns: it waits until every
+    channel has delivered the barrier. Source: Flink StreamGraphGenerator
+    (shouldDisableUnalignedCheckpointing). Differs: a task that lies between two aligning tasks
+    aligns too, because mixing both kinds there can deadlock. Example: task M lets barriers
+    overtake. Task A upstream of M aligns and has not reached its barrier yet. Task B downstream of
+    M aligns too, and reads nothing more from M until A's barrier has reached B on another path. So
+    M's output is full, and M reads nothing more from A. Then A never reaches its barrier.
     """
 
     source: int
@@ -408,9 +409,9 @@ def overtaking_readers(exchanges: Sequence[Exchange]) -> frozenset[int]:
         if not may_be_overtaken(edge.strategy for edge in mine)
     }
     waiting = {target for target in aligning if not _has_one_channel(into[target])}
-    behind = _reached(aligning, _neighbours((one.source, one.target) for one in exchanges))
+    after = _reached(aligning, _neighbours((one.source, one.target) for one in exchanges))
     before = _reached(waiting, _neighbours((one.target, one.source) for one in exchanges))
-    return frozenset(into.keys() - aligning - (behind & before))
+    return frozenset(into.keys() - aligning - (after & before))
 
 
 def _has_one_channel(mine: Sequence[Exchange]) -> bool:

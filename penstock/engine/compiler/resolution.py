@@ -43,7 +43,9 @@ class ResolvedNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResolvedEdge:
-    """A stream edge with its partitioning. `twin`: tells apart the edges between the same two nodes and the same input."""
+    """A stream edge with its partitioning. `twin`: the number of this edge among those between the
+    same two nodes and the same input.
+    """
 
     source: int
     target: int

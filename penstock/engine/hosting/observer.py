@@ -1,10 +1,12 @@
-"""The port to who observes a job: console, REST, history, tests. The JobManager's loop passes each event of the job to it.
+"""The port to whoever observes a job: console, REST, history, tests. The JobManager's loop passes
+each event of the job to it.
 
-An event is a message of the job's machines (`engine/model/messages`), one of `engine/model/job_events.py`, or `JobTick`, `JobEnded` and `EngineFailed`.
+An event is a message of the job's machines (`engine/model/messages`), one of
+`engine/model/job_events.py`, or `JobTick`, `JobEnded` and `EngineFailed`.
 
-The port to `penstock.ops`: what a program's process does for its jobs besides running them.
-
-The API registers the operations when a program asks for its executor. The engine imports none of them.
+It is also the port to `penstock.ops`: to what a program's process does for its jobs in addition to
+running them. The API registers the operations when a program asks for its executor. The engine
+imports none of them.
 """
 
 from __future__ import annotations

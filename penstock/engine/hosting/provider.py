@@ -41,8 +41,9 @@ class MasterAddress:
 
 @dataclass(frozen=True, slots=True)
 class HostChanges:
-    """What has changed at the host since a job began there. `leaving`: executors that it takes away soon. `more_slots`: task slots that
-    have come. `free_slots`: task slots that nobody held at the last look; None: nobody can tell. `look`: the number of that look.
+    """What has changed at the host since a job began there. `leaving`: executors that it takes away
+    soon. `more_slots`: task slots that have come. `free_slots`: task slots that nobody held at the
+    last look; None: unknown. `look`: the number of that look.
     """
 
     leaving: frozenset[str] = frozenset()
@@ -62,16 +63,16 @@ class TaskManagerProvider(Protocol):
 
     @property
     def control_endpoint(self) -> Endpoint:
-        """Where the JobManager listens, and where TaskManagers dial it. The addresses differ behind
+        """Where the JobManager listens, and where TaskManagers dial it. The addresses differ with
         containers and NAT.
         """
 
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
-        """Return how many TaskManagers the host can start now; None: it cannot tell."""
+        """Return how many TaskManagers the host can start now; None: unknown."""
 
     def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
-        """Return the task slots that so many TaskManagers of each size take together. UNSIZED: the
-        usual size.
+        """Return the task slots that these numbers of TaskManagers of each size take together.
+        UNSIZED: the usual size.
 
         Raises: NoResourceAvailable: the host could not start them even for this job alone; the text
         says why.
@@ -106,11 +107,11 @@ class TaskManagerProvider(Protocol):
         """Start a TaskManager. `size`: of its one slot; UNSIZED: the usual TaskManager."""
 
     def registered(self, resource_id: ResourceId) -> None:
-        """The TaskManager is connected, and from now on can be told to end."""
+        """The TaskManager is connected. From now on it can be ordered to end."""
 
     def progress(self, resource_id: ResourceId) -> int | None:
-        """Return a number that rises when its mailboxes turn, if this process sees that the TaskManager
-        lives; None: somebody else has to tell.
+        """Return a number that rises when its mailboxes turn, if this process sees that the
+        TaskManager lives; None: another process reports that.
         """
 
     def stop(self, resource_id: ResourceId) -> None:

@@ -1,10 +1,10 @@
-"""The configuration that a TaskManager process gets at its start: plain data by `engine.model.plain`, in
-JSON on its stdin.
+"""The configuration that a TaskManager process gets at its start: plain data by
+`engine.model.plain`, in JSON on its stdin.
 
-A `WorkerOrder` comes first, then a `ChildOrder` for each TaskManager that the process hosts. The driver writes
-both; the supervisor adds what is known only where it runs.
+A `WorkerOrder` comes first, then a `ChildOrder` for each TaskManager that the process hosts. The
+driver writes both; the supervisor adds what is known only where it runs.
 
-What the tasks of a job need of its configuration, told to each TaskManager. Knows no task.
+A `WorkerOrder` and each `ChildOrder` also have what the tasks of a job need of its configuration.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class StepSettings:
 
 @dataclass(frozen=True, slots=True)
 class WatchSettings:
-    """When a cancelled task is interrupted again, and when one without progress is told of or fails.
+    """When a cancelled task is interrupted again, and when a task without progress is logged or
+    fails.
 
     `progress_timeout_ms`: 0: never.
     """
@@ -57,7 +58,7 @@ class TaskSettings:
     may_leave_splits_unaligned: bool = False
     watch: WatchSettings = field(default_factory=WatchSettings)
     checks_threads: bool = False
-    tells_all_frames: bool = False
+    shows_all_frames: bool = False
     job_parameters: tuple[tuple[str, str], ...] = ()
     network: NetworkSettings = field(default_factory=NetworkSettings)
     blocking: BlockingSettings = field(default_factory=BlockingSettings)

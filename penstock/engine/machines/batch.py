@@ -52,8 +52,8 @@ class BatchMaster:
     def __init__(
         self, job_graph: JobGraph, now_ms: int, places: Mapping[VertexId, Subpartitions] = _NOWHERE
     ) -> None:
-        """`places`: where each vertex's all-to-all inputs are in the shuffles. If empty, stages are
-        not told who reads what.
+        """`places`: where each vertex's all-to-all inputs are in the shuffles. If empty, stages do
+        not learn which subtask reads what.
         """
         self.graph = ExecutionGraph(job_graph)
         self.status = JobStatus.CREATED
@@ -115,7 +115,7 @@ class BatchMaster:
         """A BATCH job takes no checkpoints."""
 
     def where_tasks_ran(self) -> list[TaskPlace]:
-        """Return nothing: the host chooses where its tasks run, and does not tell."""
+        """Return nothing: the host chooses where its tasks run, and does not report it."""
         return []
 
     # ------------------------------------------------------------------ stages

@@ -1,8 +1,9 @@
-"""The Dispatcher: takes jobs, lets them start, cancels them, and sees to it that nothing of them is left behind.
+"""The Dispatcher: accepts jobs, starts them, cancels them, and has them cleaned up.
 
-Deterministic: event and time in, what is to be done out. Knows no job's graph. Source: Flink Dispatcher,
-DispatcherResourceCleaner, JobResultStore; differs: a cancel that comes while a job initialises is kept and carried out
-as soon as it runs, where Flink refuses it, and only a few jobs initialise at once.
+Deterministic: event and time in, what is to be done out. Knows no job's graph. Source: Flink
+Dispatcher, DispatcherResourceCleaner, JobResultStore; differs: a cancel that comes while a job
+initialises is kept and carried out as soon as it runs, where Flink refuses it, and only a few jobs
+initialise at once.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Dispatcher:
         return job is not None and job.phase not in _OVER
 
     def cancelled(self, job_id: JobId) -> Cancelled:
-        """What the cancel that the job was just told has led to."""
+        """Return what the cancel that the job just got has led to."""
         job = self._jobs.get(job_id)
         if job is None:
             return Cancelled.UNKNOWN
@@ -381,8 +382,8 @@ class ClientServed:
 
 @dataclass(frozen=True, slots=True)
 class CancelJob:
-    """Cancel a job, whatever it is doing. A job that is cancelled already is fine. `Dispatcher.cancelled` tells what it
-    led to.
+    """Cancel a job in any state. A job that is cancelled already is no error.
+    `Dispatcher.cancelled` returns the outcome.
     """
 
     job_id: JobId
@@ -413,7 +414,7 @@ class JobCleaned:
 
 @dataclass(frozen=True, slots=True)
 class CleanUpFailed:
-    """The job could not be cleaned up. `DispatchedJob.retry_at_ms` tells when it is tried again."""
+    """The job could not be cleaned up. `DispatchedJob.retry_at_ms` is the time of the next try."""
 
     job_id: JobId
 
@@ -508,7 +509,9 @@ class DispatcherSettings:
     most_initialising: int = 4
 
     def retry_after(self, failures: int) -> int | None:
-        """Return the pause after so many failed clean-ups in a row, 1 or more; None: it is not tried again."""
+        """Return the pause after this number of failed clean-ups in a row (1 or more); None: no
+        further try.
+        """
         if self.retries is not None and failures > self.retries:
             return None
         return min(self.last_retry_ms, self.first_retry_ms << min(failures - 1, 40))

@@ -143,11 +143,13 @@ def is_infrastructure(failure: FailureInfo | None) -> bool:
 class RestartBackoff(Protocol):
     """Whether a job may restart after a failure, and how long it waits first.
 
-    Knows no tasks and no clock: it is told the times. Source: Flink RestartBackoffTimeStrategy
-    (docs/spec/failover.md#back-off); differs: `InfrastructureOnlyRestart` and `CheckpointedRestart` are
-    our defaults, and the caller draws the number for the jitter.
+    Knows no tasks and no clock: the caller passes the times. Source: Flink
+    RestartBackoffTimeStrategy (docs/spec/failover.md#back-off); differs:
+    `InfrastructureOnlyRestart` and `CheckpointedRestart` are our defaults, and the caller draws the
+    number for the jitter.
 
-    Is told of each failure, then asked. `notify` returns whether the failure starts a new attempt.
+    The caller calls `notify` for each failure, then asks. `notify` returns whether the failure
+    starts a new attempt.
     """
 
     def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool: ...

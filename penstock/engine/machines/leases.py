@@ -1,6 +1,6 @@
 """Who may act for a job: a lease as its holder sees it, and as a driver that waits for it sees it.
 
-Knows no file, thread or clock: every call is told the time. Source: Kubernetes' leader election and
+Knows no file, thread or clock: the caller passes the time. Source: Kubernetes' leader election and
 Flink's LeaderElectionService. Differs: a waiting driver never compares clocks; it waits until it
 has seen no renewal for the holder's whole lease on its own clock. A holder that is late is first in
 doubt. It has lost the lease only when the store says so or stays silent.

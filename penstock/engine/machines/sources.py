@@ -55,8 +55,8 @@ HIGHEST: Final = 2**63 - 1
 class WatermarkAlignment:
     """How far the sources of one group may run ahead of the slowest one.
 
-    Readers report their watermark periodically. All are told `minimum + drift`, and wait above it.
-    Knows no clock and no source. Source: Flink SourceCoordinator.WatermarkAggregator
+    Readers report their watermark periodically. All get `minimum + drift`, and wait above it. Knows
+    no clock and no source. Source: Flink SourceCoordinator.WatermarkAggregator
     (docs/spec/watermarks.md#alignment-of-sources).
 
     One group. A reader is any hashable (source and subtask).

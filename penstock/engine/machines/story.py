@@ -57,9 +57,9 @@ class Story:
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, EngineBug):
-            self.tell(error)
+            self.annotate(error)
 
-    def tell(self, bug: EngineBug) -> None:
+    def annotate(self, bug: EngineBug) -> None:
         """Add the last lines to the error's text."""
         lines = [f"  {line}" for line in self.last(IN_AN_ERROR)]
         if lines:
@@ -101,7 +101,7 @@ class EventLog:
     def emit(self, effect: JobEffect) -> None:
         self._effects.append(effect)
 
-    def tell(self, changed: ExecutionStateChanged | JobStatusChanged) -> None:
+    def emit_noted(self, changed: ExecutionStateChanged | JobStatusChanged) -> None:
         """Add an effect, and note it in the story."""
         self.story.add(self._event, changed)
         self._effects.append(changed)

@@ -1,13 +1,16 @@
-"""WorkerPool: the workers of one Spark session, and the TaskManagers of all jobs that want slots of them.
+"""WorkerPool: the workers of one Spark session, and the TaskManagers of all jobs that want slots of
+them.
 
-A start gets slots of a ready worker of its kind: of the fullest one that has enough, so that others stay whole. If none
-has, it is planned for a worker that is starting, and if none of these has room, a new one is launched. Starts are
-served in this order: those that a job needs to run at all, as they came; then the others, one of each job in turn. A
-job that asks for slots of a given size gets these first, because a small TaskManager might sit where a large one fits.
-A worker that nobody uses ends after a while, or when somebody else needs its place.
+A start gets slots of a ready worker of its kind: of the fullest one that has enough, so that others
+stay whole. If no worker has enough, the start is planned for a worker that is starting. If none of
+these has room, a new worker is launched. Starts are served in this order: first those that a job
+needs to run at all, as they came; then the others, one per job in turn. A job that asks for slots
+of a given size gets these first, because a small TaskManager might take the place of a large one. A
+worker without a TaskManager ends after a while, or when another start needs its place.
 
-Knows no clock and no process. Source: Flink's session cluster (SlotManager, ResourceManager), whose TaskManagers jobs
-share. Differs: Flink promises no fairness between jobs; here starts wait in order.
+Knows no clock and no process. Source: Flink's session cluster (SlotManager, ResourceManager), whose
+TaskManagers jobs share. Differs: Flink promises no fairness between jobs; here starts wait in
+order.
 """
 
 from __future__ import annotations
@@ -142,7 +145,9 @@ class WorkerPool:
     # ------------------------------------------------------------------ what others ask
 
     def fits(self, kind: workers.WorkerKind, sizes: Iterable[int]) -> int:
-        """Return how many TaskManagers of so many slots each the ready workers of that kind could host now."""
+        """Return how many TaskManagers of these sizes (in slots) the ready workers of that kind
+        could host now.
+        """
         free = sorted(one.free_slots for one in self._ready(kind))
         found = 0
         for slots in sorted(sizes, reverse=True):
@@ -192,7 +197,7 @@ class WorkerPool:
         self._rest(worker, event.now_ms)
 
     def _over(self, start: Start, cause: str) -> None:
-        """Forget a start, and tell its job, unless it knows."""
+        """Forget a start, and report that to its job unless the job dropped it."""
         del self.starts[start.wanted.start_id]
         if start.dropped_at_ms is None:
             self._effects.append(workers.StartEnded(start.wanted.start_id, cause))
@@ -294,7 +299,9 @@ class WorkerPool:
                 )
 
     def _in_order(self) -> list[Start]:
-        """The waiting starts: those that jobs need to run at all, as they came; then one of each job in turn."""
+        """The waiting starts: those that jobs need to run at all, as they came; then one per job in
+        turn.
+        """
         held: Counter[JobId] = Counter()
         beyond: Counter[JobId] = Counter()
         keys: list[tuple[int, int, Start]] = []

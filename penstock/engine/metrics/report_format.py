@@ -36,7 +36,7 @@ from penstock.engine.model.metrics import (
 )
 
 REPEAT_EVERY: Final = 6
-"""After so many reports a sender describes everything again."""
+"""After this number of reports a sender describes everything again."""
 MOST_DESCRIPTIONS: Final = 100_000
 _MAGIC: Final = b"PSM1"
 _COUNT: Final = struct.Struct("<I")
@@ -142,14 +142,14 @@ class ReportEncoder:
     def __init__(self, variables: Mapping[str, str]) -> None:
         """`variables`: of the process, as the header has them."""
         self._header = _json(variables)
-        self._told: set[bytes] = set()
+        self._sent: set[bytes] = set()
         self._known: dict[Any, tuple[bytes, bytes, struct.Struct]] = {}
         self._reports = 0
 
     def encode(self, sections: Iterable[Section]) -> bytes:
-        """A report. Descriptions that were not told on this connection go with it."""
+        """Encode a report. It has the descriptions that this connection has not carried yet."""
         if self._reports % REPEAT_EVERY == 0:
-            self._told.clear()
+            self._sent.clear()
             self._known.clear()
         self._reports += 1
         news: list[bytes] = []
@@ -167,8 +167,8 @@ class ReportEncoder:
         if found is None:
             self._known[key] = found = _described(section, rows)
         hashed, text, layout = found
-        if hashed not in self._told and len(news) < 0xFFFF:
-            self._told.add(hashed)
+        if hashed not in self._sent and len(news) < 0xFFFF:
+            self._sent.add(hashed)
             news.append(hashed + _COUNT.pack(len(text)) + text)
         numbers: list[Any] = []
         texts: list[str] = []

@@ -47,12 +47,14 @@ class CheckpointType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOptions:
-    """`aligned_timeout_ms`: an aligned checkpoint becomes unaligned after this time; None: never.
+    """Options that a checkpoint barrier carries.
 
-    `is_forced_aligned`: the barrier overtakes nothing on this edge; behind it the checkpoint goes on as it was.
-    `target`: the directory of a savepoint. `is_held`: each task stops behind its snapshot until it hears what became of
-    the checkpoint. If it is complete, the task ends, and another generation of the job goes on from it; if it is
-    aborted, the task goes on itself.
+    `aligned_timeout_ms`: an aligned checkpoint becomes unaligned after this time; None: never.
+    `is_forced_aligned`: the barrier overtakes nothing on this edge. Downstream of the edge the
+    checkpoint is unaligned again if it was before. `target`: the directory of a savepoint.
+    `is_held`: each task stops after its snapshot until the checkpoint is complete or aborted. If it
+    is complete, the task ends and the next generation of the job continues from it. If it is
+    aborted, the task continues.
     """
 
     type: CheckpointType = CheckpointType.CHECKPOINT
@@ -66,16 +68,19 @@ class CheckpointOptions:
 
 @dataclass(frozen=True, slots=True)
 class TaskCheckpointing:
-    """Settings of a job's checkpoints that its tasks need, beside the options that come with each barrier.
+    """Settings of a job's checkpoints that its tasks need, apart from the options that come with
+    each barrier.
 
-    `directory`: a path or URI, the same for driver and tasks; every job has a folder of its own below it.
-    `inline_bytes`: smaller state travels in the acknowledgement. `has_final_checkpoint`: a task that has read its last
-    input waits for one more checkpoint before it is FINISHED, and its sinks commit with that checkpoint; otherwise the
-    driver commits. `is_exactly_once` False: barriers are counted and not aligned. `may_be_unaligned`: barriers may
-    overtake data. `are_finished_tasks_allowed`: checkpoints are also taken after some inputs have ended.
-    `is_incremental`: only those files of a database are written that no earlier checkpoint has. `has_local_copies`: the
-    TaskManager keeps a copy, for a task that starts again there. `is_periodic`: checkpoints are taken at an interval,
-    not only savepoints. `kept_bytes`: how much of the state of a handover a TaskManager keeps for those that take it over.
+    `directory`: a path or URI, the same for driver and tasks; each job has its own folder in it.
+    `inline_bytes`: smaller state travels in the acknowledgement. `has_final_checkpoint`: a task
+    that has read its last input waits for one more checkpoint before it is FINISHED, and its sinks
+    commit with that checkpoint; otherwise the driver commits. `is_exactly_once` False: barriers are
+    counted and not aligned. `may_be_unaligned`: barriers may overtake data.
+    `are_finished_tasks_allowed`: checkpoints are also taken after some inputs have ended.
+    `is_incremental`: only those files of a database are written that no earlier checkpoint has.
+    `has_local_copies`: the TaskManager keeps a copy, for a task that starts again there.
+    `is_periodic`: checkpoints are taken at an interval, not only savepoints. `kept_bytes`: how much
+    of the state of a handover a TaskManager keeps for those that take it over.
     """
 
     directory: str

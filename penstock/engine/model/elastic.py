@@ -89,6 +89,11 @@ T = TypeVar("T")
 
 
 PENSTOCK_DEFAULTS: Final[Mapping[str, str]] = {
+    ElasticOptions.COOLDOWN.key: "10 s",
+    ElasticOptions.SUBMISSION_STABILIZATION.key: "2 s",
+    ElasticOptions.EXECUTING_STABILIZATION.key: "10 s",
+    ElasticOptions.MAX_TRIGGER_DELAY.key: "5 s",
+    ElasticOptions.HISTORY_SIZE.key: "16",
     AutoscalerMetricOptions.METRICS_WINDOW.key: "60 s",
     AutoscalerMetricOptions.STABILIZATION_INTERVAL.key: "20 s",
     # Narrower bounds mean more rescales, fewer idle slots, and growth before records wait. `python -m simulation autoscaler` shows both.

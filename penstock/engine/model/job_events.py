@@ -1,6 +1,6 @@
-"""What happens to a job and is no message of its machines. Plain data, for who observes the job.
+"""What happens to a job and is no message of its machines. Plain data, for observers of the job.
 
-Observers get these events, and of `engine.model.messages` what machines are told and want done.
+Observers get these events, and of `engine.model.messages` the events and effects of machines.
 """
 
 from __future__ import annotations

@@ -137,10 +137,10 @@ def _mapping_of(hint: Any, given: tuple[Any, ...]) -> _Reader:
 
 
 def _dataclass(cls: Any, data: object, where: str) -> Any:
-    told, hints = _dict(data, where), _hints(cls)
+    values, hints = _dict(data, where), _hints(cls)
     known = [field for field in fields(cls) if field.init]
-    unknown = told.keys() - {field.name for field in known}
-    missing = [field.name for field in known if field.name not in told]
+    unknown = values.keys() - {field.name for field in known}
+    missing = [field.name for field in known if field.name not in values]
     if unknown or missing:
         parts = [f"unknown: {', '.join(sorted(unknown))}"] if unknown else []
         parts += [f"missing: {', '.join(missing)}"] if missing else []
@@ -149,7 +149,7 @@ def _dataclass(cls: Any, data: object, where: str) -> Any:
             f"{cls.__qualname__}. Check that both sides run the same version of Penstock."
         )
     return cls(**{
-        name: _reader(hints[name])(item, f"{where}.{name}") for name, item in told.items()
+        name: _reader(hints[name])(item, f"{where}.{name}") for name, item in values.items()
     })
 
 

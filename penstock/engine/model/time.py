@@ -1,6 +1,7 @@
 """Duration, Time and Instant of the user API, as plain data. Does not read any clock.
 
-Source: PyFlink pyflink.common.time; differs: no Java object behind them, `millis_of` takes all kinds.
+Source: PyFlink pyflink.common.time; differs: no Java object is wrapped, `millis_of` takes all
+kinds.
 """
 
 from __future__ import annotations
@@ -125,7 +126,9 @@ class Time:
 
 
 def _whole(amount: Any, units: int, unit: str) -> int:
-    """So many times `units`. Raises: TypeError: it is no number. ValueError: it is no whole number of the finest unit."""
+    """`amount` times `units`. Raises: TypeError: no number. ValueError: no whole number of the
+    finest unit.
+    """
     if isinstance(amount, bool) or not isinstance(amount, Real):
         raise TypeError(f"expected a number, got {type(amount).__name__}: {amount!r:.200}")
     if isinstance(amount, Integral):

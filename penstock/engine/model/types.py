@@ -1,7 +1,7 @@
 """TypeInformation family and the `Types` factory: how a stream's records are declared.
 
-Does not know Arrow or coders: `engine/runtime/codecs/convert.py` gives types their meaning for batches.
-Source: PyFlink pyflink.common.typeinfo; differs: no Java type behind them.
+Does not know Arrow or coders: `engine/runtime/codecs/convert.py` gives types their meaning for
+batches. Source: PyFlink pyflink.common.typeinfo; differs: no Java type is wrapped.
 """
 
 from __future__ import annotations

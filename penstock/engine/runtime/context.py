@@ -123,7 +123,7 @@ class KeyedStateStore:
 
 
 class RuntimeContext(KeyedStateStore):
-    """Tells a function's `open` about its task, and gives access to state and metrics."""
+    """What a function's `open` gets: facts about its task, and access to state and metrics."""
 
     def __init__(
         self,

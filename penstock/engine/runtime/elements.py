@@ -103,7 +103,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStatus:
-    """Tells whether a path is idle.
+    """Whether a path is idle.
 
     An IDLE path promises nothing and sends no records until ACTIVE.
     """
@@ -184,8 +184,8 @@ class CheckpointBarrier:
             return self
         return self._with(is_unaligned=False, is_forced_aligned=True)
 
-    def behind_forced_aligned(self) -> CheckpointBarrier:
-        """The barrier as it goes on after such an edge: undoes `as_forced_aligned`."""
+    def after_forced_aligned(self) -> CheckpointBarrier:
+        """Return the barrier as it is downstream of such an edge: undoes `as_forced_aligned`."""
         if not self.options.is_forced_aligned:
             return self
         is_unaligned = self.options.aligned_timeout_ms is None

@@ -21,7 +21,9 @@ _ONCE: Final = (None,)
 
 
 class OperatorCalls(Protocol):
-    """Is told when an operator's code or a user's function begins and ends on the task's thread."""
+    """Gets a call when an operator's code or a user's function begins and ends on the task's
+    thread.
+    """
 
     def entered(self, operator: str) -> None: ...
     def left(self) -> None: ...
@@ -105,7 +107,7 @@ def close_own() -> Interruption | None:
         own.close()
     except BaseException:
         # This is the interrupt itself, delivered in `close`. User code handles it, so user code
-        # goes on.
+        # continues.
         own.open()
         raise
     return own

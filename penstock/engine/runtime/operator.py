@@ -1,4 +1,5 @@
-"""The operator contract. Source: Flink StreamOperator; differs: a batch at a time, outputs are returned.
+"""The operator contract. Source: Flink StreamOperator; differs: a batch at a time, outputs are
+returned.
 
 Duties of an operator:
 * It is built in the driver, pickled, and opened once per attempt; `__init__` does no work.
@@ -10,7 +11,7 @@ Duties of an operator:
 * An emitted batch holds at most about `MAX_EMIT` rows: cut expansions into several.
 * An output batch must not alias a list that the operator keeps and changes.
 * User errors are raised as they are; `failing_record` then returns the record's repr. An operator with `handles_poison` first offers
-  each to `put_aside`, with the record, and goes on behind the record. Nothing is rolled back: neither the state that the function
+  each to `put_aside`, with the record, and continues after the record. Nothing is rolled back: neither the state that the function
   changed nor the results that it gave before it raised.
 """
 
@@ -129,7 +130,7 @@ class OperatorServices:
 NO_SERVICES: Final = OperatorServices(None, None, None, None)
 
 
-def told_to_nobody(_line: str) -> None:
+def ignore_line(_line: str) -> None:
     """Does nothing."""
 
 
@@ -164,7 +165,7 @@ class OperatorContext:
     """Whether the runtime mode is BATCH, in which the only watermark comes at the end of the input."""
     metrics: MetricGroup = field(default_factory=MetricGroup)
     """The metrics of the user's functions. The chain passes a group that the task reports."""
-    complain: Callable[[str], None] = told_to_nobody
+    complain: Callable[[str], None] = ignore_line
     """Logs a line for the people who run the job."""
     poison: PoisonRecords | None = None
     """Takes the records at which a function of the user raises; None: such an error fails the job."""
@@ -273,7 +274,7 @@ class Operator:
         return (status,)
 
     def process_latency_marker(self, marker: LatencyMarker) -> Emitted:
-        """Forward the marker behind the records that came before it. Sinks do not forward it."""
+        """Forward the marker after the records that came before it. Sinks do not forward it."""
         return (marker,)
 
     def on_processing_time(self, now_ms: int) -> Emitted:

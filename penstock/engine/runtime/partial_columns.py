@@ -1,8 +1,10 @@
-"""Batches of columns of which only those fields were parsed that somebody reads. The others are parsed when somebody asks for them.
+"""Column batches in which only the fields are parsed that somebody reads. Other fields are parsed
+on demand.
 
-A source makes them where all functions behind it read only some fields of its records. Whoever wants the whole batch gets it, as of any
-other `ColumnBatch`: it takes longer, and happens for single records (of errors, of samples) and where a debugger watches. Does not know
-formats: what the batch was made of parses itself again (`Unparsed`).
+A source makes them where all functions downstream read only some fields of its records. Reading the
+whole batch works as with any other `ColumnBatch`, but takes longer. It happens for single records
+(of errors, of samples) and where a debugger watches. Does not know formats: the batch parses its
+raw data again (`Unparsed`).
 """
 
 from __future__ import annotations

@@ -32,9 +32,10 @@ class WriterContext:
     restored_checkpoint_id: int | None = None
     """The checkpoint that the attempt starts from. Output prepared for later checkpoints is never committed."""
     is_batch: bool = False
-    """Whether the job runs in runtime mode BATCH. Spark may then run another attempt of this subtask at the same time, which may win:
-    the writer must not drop what older attempts have begun. Only one attempt is committed, so the names of visible output need not
-    tell attempts apart.
+    """Whether the job runs in runtime mode BATCH. Spark may then run another attempt of this
+    subtask at the same time, and that one may win: the writer must not drop what older attempts
+    have begun. Only one attempt is committed, so names of visible output need not contain the
+    attempt.
     """
     operator_id: str = ""
     """The uid of the sink's operator."""
@@ -121,7 +122,7 @@ class Committer(ABC):
 
     @abstractmethod
     def abort(self, job_prefix: str) -> None:
-        """Delete what attempts left behind: the job ended without commit, or starts again."""
+        """Delete what attempts have left: the job ended without commit, or starts again."""
 
     def close(self) -> None:
         """Release connections. Called at the end of the task in any case; on the driver `abort` is called last."""

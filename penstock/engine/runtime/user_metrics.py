@@ -102,22 +102,22 @@ class Meter(Metric):
 class Gauge(Metric):
     """A function of the user's that returns a number, and the last number that it returned."""
 
-    def __init__(self, tell: Callable[[], Any]) -> None:
-        self._tell = tell
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
         self._last: float | None = None
         self._has_complained = False
 
     def update(self) -> str | None:
         """Call the function, on the task's thread. Returns why it gave no number, but only for the first of several such calls."""
         try:
-            told = self._tell()
-            self._last = _plain(told)
+            number = self._function()
+            self._last = _plain(number)
         except Exception as error:
             # A gauge that fails must not end the task.
             self._last, complaint = None, f"raised {type(error).__name__}: {error}"
         else:
             complaint = (
-                f"returned {bounded_repr(told, 200)}, expected a number"
+                f"returned {bounded_repr(number, 200)}, expected a number"
                 if self._last is None
                 else ""
             )

@@ -1,8 +1,9 @@
 """Windows, and the merging of sessions. Do not know assigners or state.
 
-Times are signed 64-bit epoch ms. A window that would begin before the first of them, or end behind the last one, is cut
-there (docs/spec/windows.md#assigners). Source: PyFlink pyflink.datastream.window, Flink TimeWindow; differs: windows
-can be pickled, so the engine needs no serializers for them.
+Times are signed 64-bit epoch ms. A window that would begin before the first of them, or end after
+the last one, is cut there (docs/spec/windows.md#assigners). Source: PyFlink
+pyflink.datastream.window, Flink TimeWindow; differs: windows can be pickled, so the engine needs no
+serializers for them.
 """
 
 from __future__ import annotations

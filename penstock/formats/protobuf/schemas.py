@@ -137,7 +137,7 @@ def without_indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
     if count == 0:
         return (0,), data[place:]
     if not 0 < count <= _MOST_INDEXES:
-        raise ValueError(f"a message has {count} indexes behind the id of its schema")
+        raise ValueError(f"a message has {count} indexes after the id of its schema")
     found = []
     for _ in range(count):
         number, place = _number_at(data, place)
@@ -155,7 +155,7 @@ def _number_at(data: bytes, place: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return (number >> 1) ^ -(number & 1), place
-    raise ValueError("a message has no indexes behind the id of its schema")
+    raise ValueError("a message has no indexes after the id of its schema")
 
 
 def id_under(client: RegistryClient, subject: str, file: Any) -> int:
@@ -322,7 +322,7 @@ class ProtobufDeserializationSchema(DeserializationSchema):
             ) from error
 
     def _unframed(self, data: bytes, registry: SchemaRegistry) -> bytes:
-        """The message behind its prefix. Raises: ValueError: it is another message."""
+        """Return the message without its prefix. Raises: ValueError: it is another message."""
         if self._last_prefix and data.startswith(self._last_prefix):
             return data[len(self._last_prefix) :]
         schema_id, rest = parted(data, "a Protobuf message")

@@ -77,7 +77,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
             schema: the reader's schema.
             url: the registry's address, `http://host:port` or `https://...`.
             registry_configs: properties of the registry's client, as `SchemaRegistry` takes them.
-            identity_map_capacity: of so many writers' schemas a task remembers what they are.
+            identity_map_capacity: how many writers' schemas a task remembers.
 
         Raises ConfigurationError: the URL or a property is not known.
         """

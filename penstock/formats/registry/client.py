@@ -359,8 +359,10 @@ def _refusal(
 ) -> str:
     code, text = _code_of(refused.body)
     status = refused.status
-    told = f"{status}: {text!r}" if code in {None, status} else f"{status}, error {code}: {text!r}"
-    where = f"the schema registry refuses {request}, about {what}, with status {told}."
+    problem = (
+        f"{status}: {text!r}" if code in {None, status} else f"{status}, error {code}: {text!r}"
+    )
+    where = f"the schema registry refuses {request}, about {what}, with status {problem}."
     if status in {401, 403}:
         has = "those that it got" if registry.headers else "none were given"
         return (

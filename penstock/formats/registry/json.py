@@ -38,7 +38,7 @@ class ConfluentRegistryJsonDeserializationSchema(DeserializationSchema):
     """Turns a JSON message with the id of its writer's schema in front into a Row. It asks no registry: JSON names its fields itself."""
 
     def __init__(self, schema: JsonRowDeserializationSchema) -> None:
-        """Take the schema that reads what stands behind the id.
+        """Take the schema that reads what follows the id.
 
         Args:
             schema: built with `type_info`, or with `json_schema`, the text of the reader's JSON Schema.

@@ -106,10 +106,10 @@ def _sample(vertex: VertexSnapshot, figures: Figures) -> VertexSample | None:
     records_out = sum(io.records_out for io in ios)
     return VertexSample(
         parallelism=vertex.facts.parallelism,
-        busy_ms_max=max(io.busy_ms_per_s for io in ios),
-        busy_ms_min=min(io.busy_ms_per_s for io in ios),
+        busy_ms_max=max(io.recent.busy_ms_per_s for io in ios),
+        busy_ms_min=min(io.recent.busy_ms_per_s for io in ios),
         busy_ms_total=sum(io.busy_ms for io in ios),
-        back_pressured_ms=max(io.backpressured_ms_per_s for io in ios),
+        back_pressured_ms=max(io.recent.backpressured_ms_per_s for io in ios),
         records_in=_records_in(ios, records_out, is_source=is_source),
         records_out=records_out,
         pending_records=figures.pending_records(vertex) if is_source else None,

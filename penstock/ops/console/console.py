@@ -39,11 +39,12 @@ from penstock.engine.model.messages import (
     LogEvents,
     RegisterTaskManager,
     ResetSubtasks,
+    StartTaskManager,
     UserOutput,
 )
-from penstock.engine.model.messages.checkpoints import CheckpointFailureReason as Reason
 from penstock.engine.model.options.scheduling import ConsoleOptions
 from penstock.engine.model.states import JobStatus
+from penstock.engine.model.texts.amounts import counted
 from penstock.engine.model.texts.bounded_text import cut
 from penstock.engine.model.texts.error_text import headline_of, traceback_of
 from penstock.ops.console.live_view import LIVE_VIEW, is_live
@@ -131,15 +132,9 @@ def _who(operator: str, subtasks: Sequence[int]) -> str:
 # ---------------------------------------------------------------------- console
 
 
-_EXPECTED: Final = frozenset({
-    Reason.PERIODIC_SCHEDULER_SHUTDOWN,
-    Reason.COORDINATOR_SUSPEND,
-    Reason.COORDINATOR_SHUTDOWN,
-    Reason.CHECKPOINT_SUBSUMED,
-    Reason.TASK_CLOSING,
-})
 _MOST_OF_HEADLINE: Final = 2000
 _FOLDED_MS: Final = 10_000
+_STARTS_LONG_S: Final = 2.0
 
 
 class Console(JobObserver):
@@ -165,6 +160,7 @@ class Console(JobObserver):
         self._next_progress_s = self._interval_s
         self._job = ("", JobId(""))
         self._taskmanagers: dict[ResourceId, str] = {}
+        self._starting = 0
         self._folding = Folding(_FOLDED_MS, grows=True)
 
     def on_job_submitted(self, event: JobSubmitted) -> None:
@@ -179,6 +175,9 @@ class Console(JobObserver):
         if event.ignored_keys:
             self._say(f"accepted but without effect here: {', '.join(event.ignored_keys)}")
 
+    def on_start_task_manager(self, _order: StartTaskManager) -> None:
+        self._starting += 1
+
     def on_register_task_manager(self, message: RegisterTaskManager) -> None:
         place = f"{message.resource_id} (process {message.pid} on {message.host})"
         self._taskmanagers[message.resource_id] = place
@@ -190,7 +189,7 @@ class Console(JobObserver):
         self._say(f"lost TaskManager {event.resource_id}: {event.cause}")
 
     def on_slots_missing(self, missing: SlotsMissing) -> None:
-        """Print missing slots. The ResourceManager reports them after 3 s, then every 30 s."""
+        """Print missing slots. The ResourceManager reports them after 10 s, then every 30 s."""
         self._say(
             f"waiting for slots: {missing.wanted} wanted, {missing.available} available: "
             f"{missing.reason}"
@@ -217,6 +216,8 @@ class Console(JobObserver):
         self._say_that_it_restarts(len(reset.vertices), reset.checkpoint_id)
 
     def on_graph_replaced(self, replaced: GraphReplaced) -> None:
+        if replaced.is_first:
+            return
         subtasks = sum(parallelism_of(replaced.job_graph).values())
         if replaced.is_planned:
             kept = sum(one.vertex_id in replaced.kept for one in replaced.former)
@@ -237,7 +238,7 @@ class Console(JobObserver):
 
     def on_checkpoint_ended(self, ended: CheckpointEnded) -> None:
         """Print a failed checkpoint, unless a restart, a newer checkpoint or the end of the job made it pointless."""
-        if ended.reason is None or ended.reason in _EXPECTED:
+        if ended.reason is None or ended.is_given_up:
             return
         what = "savepoint" if ended.checkpoint_type.is_savepoint else "checkpoint"
         text = ended.text.splitlines()[-1] if ended.text else ""
@@ -272,6 +273,9 @@ class Console(JobObserver):
     def on_job_tick(self, _event: JobTick) -> None:
         since_start_s = time.monotonic() - self._started
         self._show_repeats()
+        if self._starting and not self._taskmanagers and since_start_s >= _STARTS_LONG_S:
+            self._say(f"starting {counted(self._starting, 'TaskManager')}")
+            self._starting = 0
         if self._shows_progress and since_start_s >= self._next_progress_s:
             self._next_progress_s = since_start_s + self._interval_s
             self._writer.call(self._show_progress, is_optional=True)

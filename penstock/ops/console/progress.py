@@ -87,8 +87,8 @@ def _row_of(job: JobSnapshot, vertex: VertexSnapshot, passed_s: float) -> Vertex
         records_out,
         in_per_s,
         out_per_s,
-        busy=max((io.busy_ms_per_s for io in alive), default=0.0) / 1000,
-        backpressured=max((io.backpressured_ms_per_s for io in alive), default=0.0) / 1000,
+        busy=max((io.recent.busy_ms_per_s for io in alive), default=0.0) / 1000,
+        backpressured=max((io.recent.backpressured_ms_per_s for io in alive), default=0.0) / 1000,
         lag_ms=None if lag_ms is None else max(0, lag_ms),
     )
 

@@ -10,22 +10,29 @@ import atexit
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from penstock.engine.hosting.observer import JobEnded, JobObserver
 from penstock.engine.hosting.os.file_systems import local_path
 from penstock.engine.hosting.os.waiting import is_in_a_hurry
+from penstock.engine.model.errors import ExternalError
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.texts.redaction import without_credentials
 from penstock.ops.history.library import ArchiveExists, write_archive
-from penstock.ops.jobs.views.archive import archive_of
+from penstock.ops.jobs.views.archive import Entry, archive_of
 from penstock.ops.jobs.views.cluster import environment
 from penstock.ops.registry.job_registry import JobRegistry
 
 _LOG: Final = logging.getLogger(__name__)
 EXIT_WAIT_S: Final = 30.0
 """How long the end of the process waits for archives that are not written yet."""
+_REMOVAL_S: Final = 2.0
+"""How long it then waits until what there is of one is removed."""
+
+
+class _GivenUp(ExternalError):
+    """The process ends before an archive is written."""
 
 
 class Archivist:
@@ -39,6 +46,7 @@ class Archivist:
         self._present: JobId | None = None
         self._thread: threading.Thread | None = None
         self._waits_at_exit = False
+        self._is_given_up = False
 
     def observer(self, job_id: JobId, directory: str) -> JobObserver:
         """Return what archives the job when it has ended. The job_registry must hold the job, and record it first."""
@@ -67,11 +75,16 @@ class Archivist:
         self._job_registry.release(job_id)
 
     def finish(self, timeout_s: float) -> bool:
-        """Wait until all ended jobs are archived. Returns: whether they are. If not, a line for the user names the others."""
+        """Wait until all ended jobs are archived. Returns: whether they are. If not, a line for the user names the others, and nothing of
+        them is left.
+        """
         with self._changed:
             if self._changed.wait_for(self._is_done, 0.0 if is_in_a_hurry() else timeout_s):
                 return True
             left = [self._present, *(job_id for job_id, _ in self._waiting)]
+            self._is_given_up = True
+            self._waiting.clear()
+            self._changed.wait_for(self._is_done, _REMOVAL_S)
         named = ", ".join(job_id for job_id in left if job_id is not None)
         self._say(f"archives are not written after {timeout_s:g} s. Without one: {named}")
         return False
@@ -96,9 +109,10 @@ class Archivist:
         try:
             job = self._job_registry.job(job_id)
             assert job is not None, "the job_registry holds it"
-            place = write_archive(
-                directory, job_id, archive_of(job, environment(), self._job_registry.figures)
-            )
+            entries = archive_of(job, environment(), self._job_registry.figures)
+            place = write_archive(directory, job_id, self._while_wanted(entries))
+        except _GivenUp:
+            _LOG.warning("job=%s archive=%s GIVEN UP", job_id, without_credentials(directory))
         except ArchiveExists:
             _LOG.info("job=%s archive=%s EXISTS", job_id, without_credentials(directory))
         except Exception as error:
@@ -112,6 +126,12 @@ class Archivist:
             _LOG.info("job=%s archive=%s WRITTEN", job_id, without_credentials(place))
         finally:
             self._job_registry.release(job_id)
+
+    def _while_wanted(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        for one in entries:
+            if self._is_given_up:
+                raise _GivenUp("the process ends")
+            yield one
 
 
 class _EndOfJob(JobObserver):

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from penstock.engine.hosting.os.clock import give_way
+from penstock.engine.hosting.os.clock import giving_way, wall_ms
 from penstock.engine.hosting.os.file_systems import (
     CheckpointIoError,
     Files,
@@ -42,6 +42,12 @@ from penstock.ops.rest.pieces import pieces_of_archive
 _HEX: Final = re.compile(r"[0-9a-f]{32}")
 _OWN_MODE: Final = 0o600
 _OTHERS_READ: Final = 0o044
+_PART: Final = re.compile(r"\.[0-9a-f]{32}\.(\d+)\.[0-9a-f]{8}")
+"""The name of an archive that is being written: the job, since when in epoch milliseconds, and a random part."""
+_DEAD_AFTER_MS: Final = 3_600_000
+"""Nobody writes an archive for so long: its driver was killed."""
+_MOST_BYTES: Final = 1 << 30
+"""Of an archive. One of 10,000 subtasks has 70 MB. To read one takes several times its bytes."""
 
 
 class ArchiveExists(ExternalError):
@@ -60,14 +66,20 @@ def is_id(name: str) -> bool:
 def write_archive(directory: str, job_id: JobId, entries: Iterable[tuple[str, Any]]) -> str:
     """Write `<directory>/<job id>`: under another name first, so that nobody reads half a file. Returns: its path or URI.
 
-    Whoever may list the folder may read the archive. A folder that is made here is this user's alone.
+    Whoever may list the folder may read the archive. A folder that is made here is this user's alone. What a killed driver has left of an
+    archive is removed.
     Raises: ArchiveExists. ConfigurationError: the directory is of no known file system. ExternalError: it could not be written;
     then no file is left.
     """
     files, folder = open_files(directory, is_checked=False)
-    folder = folder.rstrip("/")
-    target, part = f"{folder}/{job_id}", f"{folder}/.{job_id}.{secrets.token_hex(4)}"
-    if any(name == job_id for name, _ in files.list(folder)):
+    folder, now_ms = folder.rstrip("/"), wall_ms()
+    target, part = f"{folder}/{job_id}", f"{folder}/.{job_id}.{now_ms}.{secrets.token_hex(4)}"
+    names = [name for name, is_folder in files.list(folder) if not is_folder]
+    for name in names:
+        begun = _PART.fullmatch(name)
+        if begun is not None and int(begun[1]) < now_ms - _DEAD_AFTER_MS:
+            files.remove(f"{folder}/{name}")
+    if job_id in names:
         raise ArchiveExists(f"{files.uri(target)} exists")
     try:
         if files.is_object_store:  # To rename an object is to copy it, and leaves a trace in S3.
@@ -87,19 +99,14 @@ def write_archive(directory: str, job_id: JobId, entries: Iterable[tuple[str, An
 
 
 def _joined(entries: Iterable[tuple[str, Any]]) -> bytes:
-    pieces = []
-    for piece in pieces_of_archive(entries):
-        pieces.append(piece)
-        give_way()
-    return b"".join(pieces)
+    return b"".join(giving_way(pieces_of_archive(entries)))
 
 
 def _write(files: Files, path: str, entries: Iterable[tuple[str, Any]]) -> None:
     sink = files.create(path)
     try:
-        for piece in pieces_of_archive(entries):
+        for piece in giving_way(pieces_of_archive(entries)):
             sink.write(piece)
-            give_way()
     finally:
         sink.close()
 
@@ -130,6 +137,8 @@ _LOG: Final = logging.getLogger(__name__)
 _CACHE_BYTES: Final = 64 << 20
 _PATH: Final = re.compile(r"/(jobs|applications)/([0-9a-f]{32})(/.*)?")
 _LISTS: Final = ("jobs", "applications")
+_BEGIN_BYTES: Final = 1024
+_MOST_NAMED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +153,15 @@ class _File:
     is_legacy: bool = False
 
     def data(self) -> bytes:
-        """Raises OSError."""
+        """Raises: OSError. ArchiveDamaged: it begins with something else, or is too large."""
+        if self.size > _MOST_BYTES:
+            raise ArchiveDamaged(f"it has {self.size} bytes, and at most {_MOST_BYTES} are read")
         with self.system.open_input_file(self.path) as file:
-            found: bytes = file.read()
-            return found
+            begin: bytes = file.read(_BEGIN_BYTES)
+            if not begin.lstrip().startswith(b"{"):
+                raise ArchiveDamaged(f"it is no archive: it begins with {begin[:8]!r}")
+            rest: bytes = file.read()
+            return begin + rest
 
     def remove(self) -> None:
         """Raises OSError."""
@@ -182,7 +196,7 @@ class Library:
         self._places = [(uri, *_opened(uri)) for uri in directories]
         self._retained_jobs = retained_jobs
         self._known: dict[_File, _Archive] = {}
-        self._damaged: set[_File] = set()
+        self._damaged: dict[_File, str] = {}
         self._complaints: set[object] = set()
         self._shelf: dict[tuple[str, str], _Archive] = {}
         self.cache: OrderedDict[_File, dict[str, str]] = OrderedDict()
@@ -191,16 +205,20 @@ class Library:
     def refresh(self) -> int:
         """Look at all folders. Returns: how many jobs there are. A folder that cannot be listed shows what it had."""
         known: list[_Archive] = []
+        former, self._damaged = self._damaged, {}
         for uri, system, path in self._places:
             try:
                 files = list(_files(uri, system, path))
             except OSError as error:
                 self._complain(uri, "archives=%s NOT LISTED cause=%s", uri, error)
                 known += [one for one in self._known.values() if one.file.place == uri]
+                self._damaged |= {one: text for one, text in former.items() if one.place == uri}
                 continue
             self._complaints.discard(uri)
             files.sort(key=lambda one: one[2].modified_ns, reverse=True)
-            read = [self._archive(kind, archive_id, file) for kind, archive_id, file in files]
+            read = (
+                self._archive(kind, archive_id, file, former) for kind, archive_id, file in files
+            )
             known += self._retained([one for one in read if one is not None])
         self._known = {one.file: one for one in known}
         known.sort(
@@ -216,17 +234,20 @@ class Library:
             self._complaints.add(subject)
             _LOG.warning(text, without_credentials(place), without_credentials(str(error)))
 
-    def _archive(self, kind: str, archive_id: str, file: _File) -> _Archive | None:
-        """Read a file that is new. None: it is no archive."""
+    def _archive(
+        self, kind: str, archive_id: str, file: _File, damaged: Mapping[_File, str]
+    ) -> _Archive | None:
+        """Read a file that is new. None: it is no archive. `damaged`: those that are known to be none."""
         if file in self._known:
             return self._known[file]
-        if file in self._damaged:
+        if file in damaged:  # Read again when it has changed.
+            self._damaged[file] = damaged[file]
             return None
         try:
             text = read_archive(file.data()).get(f"/{kind}/overview", "")
             return _Archive(kind, archive_id, file, _overview(text, kind, archive_id))
         except ArchiveDamaged as error:
-            self._damaged.add(file)  # Read again when it has changed.
+            self._damaged[file] = str(error)
             _LOG.warning("archive=%s SKIPPED cause=%s", file.path, error)
         except OSError as error:
             self._complain(file, "archive=%s NOT READ cause=%s", file.path, error)
@@ -252,13 +273,25 @@ class Library:
             jobs = _overviews(shelf, "jobs")
             ids = [{"id": one["jid"], "status": one.get("state")} for one in jobs]
             return json.dumps({"jobs": ids}).encode()
+        if path == "/archives/damaged":
+            return json.dumps(self._damages()).encode()
         for kind in _LISTS:
             if path == f"/{kind}/overview":
                 return json.dumps({kind: _overviews(shelf, kind)}).encode()
         asked = _PATH.fullmatch(path)
         archive = None if asked is None else shelf.get((asked[1], asked[2]))
         text = None if archive is None else self._entries(archive.file).get(path)
-        return None if text is None else text.encode()
+        return None if text is None else text.encode(errors="replace")
+
+    def _damages(self) -> Any:
+        """Return what is damaged, and why: not in Flink."""
+        damaged = dict(self._damaged)
+        shown = [
+            {"file": without_credentials(f"{file.place.rstrip('/')}/{name}"), "cause": cause}
+            for file, cause in list(damaged.items())[:_MOST_NAMED]
+            for name in [file.path.rpartition("/")[2]]
+        ]
+        return {"total": len(damaged), "archives": shown}
 
     def _entries(self, file: _File) -> dict[str, str]:
         """Return all answers of an archive; none: it is gone."""
@@ -338,10 +371,22 @@ def _file(place: str, system: Any, info: Any, *, is_legacy: bool = False) -> _Fi
 def _overview(text: str, kind: str, archive_id: str) -> dict[str, Any]:
     """Return the line of the only job or application of an archive. Raises ArchiveDamaged: it has none, or that of another."""
     try:
-        (line,) = json.loads(text)[kind]
+        (line,) = json.loads(text, parse_constant=_no_number)[kind]
         is_right = line["jid" if kind == "jobs" else "id"] == archive_id
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ArchiveDamaged(f"its /{kind}/overview does not name one of them") from error
     if not is_right:
         raise ArchiveDamaged(f"its /{kind}/overview does not name {archive_id}")
+    for name, type_ in _TYPES.items():
+        if not isinstance(line.get(name, type_()), type_):
+            raise ArchiveDamaged(f"its /{kind}/overview has a {name} that is no {type_.__name__}")
     return dict(line)
+
+
+_TYPES: Final[Mapping[str, type]] = {"name": str, "state": str, "tasks": dict}
+"""What the list of all jobs shows, and every job must have as it is."""
+
+
+def _no_number(name: str) -> None:
+    """A browser reads no list in which one archive has it."""
+    raise ValueError(f"{name} is no JSON")

@@ -5,12 +5,14 @@ Source: Flink HistoryServer; differs: paths exist with `/v1` before them, too, a
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+from penstock.engine.hosting.os.listening import listen
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.rest import HistoryServerOptions
@@ -20,6 +22,7 @@ from penstock.ops.rest.access import TokenRule, access_of
 from penstock.ops.rest.answers import JSON, Answer, Asked, RestError
 from penstock.ops.rest.routes import Route
 
+_LOG: Final = logging.getLogger(__name__)
 _MOST_BYTES: Final = 1 << 20
 
 
@@ -46,9 +49,9 @@ class HistoryServer:
             ) from error
         self.library = Library(directories, settings.get(HistoryServerOptions.RETAINED_JOBS))
         self._settings = settings
-        self._socket = _bound(host, settings.get(HistoryServerOptions.PORT))
+        self._sockets = _bound(host, settings.get(HistoryServerOptions.PORT))
         shown = f"[{host}]" if ":" in host else host
-        self.address = f"http://{shown}:{self._socket.getsockname()[1]}"
+        self.address = f"http://{shown}:{self._sockets[0].getsockname()[1]}"
         self.jobs = self.library.refresh()
         self._ended = threading.Event()
         self._server: Any = None
@@ -68,11 +71,12 @@ class HistoryServer:
         refreshing.start()
         try:
             if not self._ended.is_set():
-                self._server.run(sockets=[self._socket])
+                self._server.run(sockets=self._sockets)
         finally:
             self._ended.set()
             refreshing.join()
-            self._socket.close()
+            for one in self._sockets:
+                one.close()
 
     def stop(self) -> None:
         """End `run`. Any thread."""
@@ -83,7 +87,11 @@ class HistoryServer:
     def _refresh(self) -> None:
         interval_s = self._settings.get(HistoryServerOptions.REFRESH) / 1000
         while not self._ended.wait(interval_s):
-            self.library.refresh()
+            try:
+                self.library.refresh()
+            except Exception:
+                # The others are shown as they were, and looked for again.
+                _LOG.exception("archives NOT REFRESHED")
 
     def _config(self, _driver: object, _asked: Asked) -> Any:
         zone = time.localtime()
@@ -102,11 +110,9 @@ class HistoryServer:
         return Answer(found, media=JSON)
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """Return a listening socket."""
+def _bound(host: str, port: int) -> list[socket.socket]:
     try:
-        family, *_, at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(at, family=family)
+        return listen(host, port)
     except OSError as error:
         raise ConfigurationError(
             f"the history server cannot listen at {host}:{port}: {error}. Choose another port with "

@@ -86,6 +86,7 @@ def brief_of(checkpoint: CheckpointSnapshot, now_ms: int) -> CheckpointBrief:
         straggler,
         -1 if straggler is None else max(0, at_ms - checkpoint.triggered_ms),
         missing is not None,
+        checkpoint.is_given_up,
     )
 
 
@@ -190,17 +191,16 @@ class CheckpointRecord:
         self._is_stale = True
 
     def ended(self, event: CheckpointEnded, at_ms: int) -> None:
-        """A checkpoint that was refused before it began counts as failed, and leaves no entry. One that met an end does not count."""
+        """A checkpoint that was refused before it began counts as failed, and leaves no entry."""
         pending = self._pending.pop(event.checkpoint_id, None)
         acks = self._acks.pop(event.checkpoint_id, {})
         self._is_stale = True
-        if event.is_given_up:
-            return
         is_completed = event.location is not None
         now = self._now = replace(
             self._now,
             completed=self._now.completed + is_completed,
             failed=self._now.failed + (not is_completed),
+            given_up=self._now.given_up + event.is_given_up,
         )
         if pending is None:
             return
@@ -211,6 +211,7 @@ class CheckpointRecord:
             location=event.location,
             failure=failure,
             metadata_bytes=event.metadata_bytes,
+            is_given_up=event.is_given_up,
         )
         self._ended.append(ended)
         self._remember(brief_of(ended, at_ms))
@@ -227,8 +228,9 @@ class CheckpointRecord:
 
     def _remember(self, brief: CheckpointBrief) -> None:
         """Keep the newest ones, and of the others those that failed."""
-        if len(self._briefs) == MOST_BRIEFS and self._briefs[0].failure is not None:
-            self._failed.append(self._briefs[0])
+        oldest = self._briefs[0] if len(self._briefs) == MOST_BRIEFS else None
+        if oldest is not None and oldest.failure is not None and not oldest.is_given_up:
+            self._failed.append(oldest)
         self._briefs.append(brief)
 
     def restored(self, event: CheckpointRestored, at_ms: int) -> None:

@@ -7,7 +7,7 @@ snapshot is the same object in the next one. Source: Flink ArchivedExecutionGrap
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from penstock.engine.model.messages import (
     TriggerCheckpoint,
 )
 from penstock.engine.model.states import ExecutionState, JobStatus
+from penstock.engine.model.texts.amounts import counted
 from penstock.ops.jobs.checkpoint_record import CheckpointRecord
 from penstock.ops.jobs.failure_record import FailureRecord, FailuresSeen
 from penstock.ops.jobs.lane import VertexLane
@@ -46,7 +47,7 @@ from penstock.ops.jobs.snapshots import (
     VertexSnapshot,
     VerticesReplaced,
 )
-from penstock.ops.jobs.story_record import STORIED, StoryRecord
+from penstock.ops.jobs.story_record import STORIED, StoryEvent, StoryKind, StoryRecord, place_of
 
 _FORMER_ATTEMPTS: Final = 16
 """How many earlier attempts of a subtask are kept, as `jobmanager.execution.attempts-history-size`."""
@@ -141,8 +142,9 @@ class JobRecord:
             for one in event.vertices
             if former[one.vertex_id] != one.parallelism
         }
-        kept = [one.name for one in event.vertices if one.vertex_id in event.kept]
-        self._story.rescaled(changed, kept, event.checkpoint_id, at_ms)
+        found = _story_of(event, changed, at_ms)
+        if found is not None:
+            self._story.add(found)
         self._job = replace(self._job, facts=replace(self.facts, vertices=event.vertices))
         self._changed_ms = at_ms
         for facts in event.vertices:
@@ -189,6 +191,30 @@ class JobRecord:
     def _failed(self, event: FailuresSeen, at_ms: int) -> None:
         self._failures.apply(event)
         self._changed_ms = at_ms
+
+
+def _story_of(
+    event: VerticesReplaced, subtasks: Mapping[str, tuple[int, int]], at_ms: int
+) -> StoryEvent | None:
+    """Return the entry of a generation that begins. `subtasks`: before and after, of the vertices that have more or less of them, by name.
+
+    None: it is the first one, and has what it asked for.
+    """
+    changes = [f"'{name}' from {one} to {other}" for name, (one, other) in subtasks.items()]
+    what, place = ", ".join(changes), place_of(event.checkpoint_id)
+    if event.is_first:
+        text = f"the job begins with the slots that there are: {what} subtasks"
+        return StoryEvent(at_ms, StoryKind.STATUS, text) if changes else None
+    if not event.is_planned:
+        count = counted(sum(one.parallelism for one in event.vertices), "subtask")
+        more = f": {what} subtasks" if changes else ""
+        return StoryEvent(at_ms, StoryKind.RESTART, f"{count} restart from {place}{more}")
+    kept = [repr(one.name) for one in event.vertices if one.vertex_id in event.kept]
+    text = f"the job is rescaled at {place}: " + (
+        f"{what} subtasks" if changes else "no vertex has more or fewer subtasks"
+    )
+    unstopped = f"; not stopped: {', '.join(kept)}" if kept else ""
+    return StoryEvent(at_ms, StoryKind.RESCALE, text + unstopped)
 
 
 class _VertexRecord:
@@ -279,8 +305,10 @@ class _VertexRecord:
         return known if known.attempt == attempt_id.attempt else None
 
     def _replace(self, subtask: int, attempt: int, at_ms: int) -> None:
-        former = self._former.setdefault(subtask, deque(maxlen=_FORMER_ATTEMPTS))
-        former.append(FormerAttempt(self._attempts[subtask], self._ios[subtask]))
+        known = self._attempts[subtask]
+        if known.state is not ExecutionState.CREATED:  # What nobody has used is no attempt.
+            former = self._former.setdefault(subtask, deque(maxlen=_FORMER_ATTEMPTS))
+            former.append(FormerAttempt(known, self._ios[subtask]))
         self._ios[subtask] = None
         self._put(_created(subtask, attempt, at_ms))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings
@@ -15,7 +16,14 @@ from penstock.engine.model.checkpoints import CheckpointMetrics, CheckpointType,
 from penstock.engine.model.config import Layer
 from penstock.engine.model.elastic import Rescales
 from penstock.engine.model.graph.job_graph import JobType, OperatorInfo
-from penstock.engine.model.ids import AllocationId, JobId, ResourceId, TaskManagerLocation, VertexId
+from penstock.engine.model.ids import (
+    AllocationId,
+    DataSetId,
+    JobId,
+    ResourceId,
+    TaskManagerLocation,
+    VertexId,
+)
 from penstock.engine.model.job_events import SlotsMissing
 from penstock.engine.model.messages import FailureInfo, RegisterTaskManager, TaskIo
 from penstock.engine.model.states import ExecutionState, JobStatus
@@ -32,6 +40,7 @@ class InputFacts:
     source: VertexId
     ship_strategy: str
     exchange: str
+    data_set_id: DataSetId
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,7 @@ class VerticesReplaced:
     """Another generation of the job begins: what its vertices are from now on, and the number of its first attempts.
 
     `is_planned`: the former generation has handed over, so nothing is processed again. `checkpoint_id`: what the new one begins with; None:
-    nothing. `kept`: vertices whose attempts run on.
+    nothing. `kept`: vertices whose attempts run on. `is_first`: nothing of the job has run before.
     """
 
     vertices: tuple[VertexFacts, ...]
@@ -60,6 +69,7 @@ class VerticesReplaced:
     is_planned: bool
     checkpoint_id: int | None
     kept: frozenset[VertexId] = frozenset()
+    is_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +203,7 @@ class SubtaskCheckpoint:
 class CheckpointSnapshot:
     """One checkpoint. `subtasks`: how many have to acknowledge. `acks`: those that have, by vertex. `location` None: it is not
     complete. `failure` None: it has not failed. `metadata_bytes`: size of its metadata file; 0: it has none. `ended_subtasks`: those that
-    had ended before it began, so they have no part in it.
+    had ended before it began, so they have no part in it. `is_given_up`: it failed because it had become pointless, so nothing is wrong.
     """
 
     checkpoint_id: int
@@ -208,6 +218,7 @@ class CheckpointSnapshot:
     is_discarded: bool = False
     metadata_bytes: int = 0
     ended_subtasks: Mapping[VertexId, frozenset[int]] = field(default_factory=dict)
+    is_given_up: bool = False
 
     @property
     def every_ack(self) -> list[SubtaskCheckpoint]:
@@ -242,17 +253,19 @@ class CheckpointBrief:
     straggler: tuple[VertexId, int] | None = None
     after_ms: int = -1
     is_missing: bool = False
+    is_given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsSnapshot:
-    """The checkpoints of a job. `history`: newest first, those in progress included. `figures`: of the newest 10,000 completed
+    """The checkpoints of a job. `given_up`: of `failed`, as in Flink. `history`: newest first, those in progress included. `figures`: of the newest 10,000 completed
     ones, by name. `briefs`: of those that have ended, newest first; failed ones are kept longer.
     """
 
     in_progress: int = 0
     completed: int = 0
     failed: int = 0
+    given_up: int = 0
     restored: int = 0
     history: tuple[CheckpointSnapshot, ...] = ()
     latest_completed: CheckpointSnapshot | None = None
@@ -304,6 +317,9 @@ class TaskManagerSnapshot:
     lost: str | None = None
 
 
+_NO_RESCALES: Final = Rescales()
+
+
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
     """A job. `timestamps`: when it last entered each status. `now_ms`: of this snapshot. `failures`: the newest ones, each with
@@ -328,7 +344,10 @@ class JobSnapshot:
 
     @property
     def rescales(self) -> Rescales | None:
-        """None: nobody has asked to rescale the job."""
+        """None: the job is not elastic, and nobody has asked to rescale it."""
+        is_adaptive = self.facts.elastic.settings.is_adaptive
+        if self.story.rescales is None and is_adaptive and self.facts.job_type is JobType.STREAMING:
+            return _NO_RESCALES
         return self.story.rescales
 
     @property

@@ -7,7 +7,7 @@ entry. Source: Flink's job events (JobEventManager) and the timelines of its das
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -107,31 +107,12 @@ class StoryRecord:
         if found.checkpoints and last is not None and last.checkpoints:
             self._events[-1] = _together(last, found)
             return
-        self._add(found)
+        self.add(found)
 
-    def _add(self, found: StoryEvent) -> None:
+    def add(self, found: StoryEvent) -> None:
         if len(self._events) == MOST_EVENTS:
             self._forgotten[self._events[0].kind] += 1
         self._events.append(found)
-
-    def rescaled(
-        self,
-        subtasks: Mapping[str, tuple[int, int]],
-        kept: Sequence[str],
-        checkpoint_id: int | None,
-        at_ms: int,
-    ) -> None:
-        """Another generation of the job begins. `subtasks`: before and after, of the vertices that have more or less of them, by name. `kept`:
-        the names of those that run on.
-        """
-        place = "the beginning" if checkpoint_id is None else f"checkpoint {checkpoint_id}"
-        changes = [f"'{name}' from {one} to {other}" for name, (one, other) in subtasks.items()]
-        what = (
-            f"{', '.join(changes)} subtasks" if changes else "no vertex has more or fewer subtasks"
-        )
-        unstopped = f"; not stopped: {', '.join(map(repr, kept))}" if kept else ""
-        text = f"the job is rescaled at {place}: {what}{unstopped}"
-        self._add(StoryEvent(at_ms, StoryKind.RESCALE, text))
 
     def story(self) -> Story:
         """Return what has happened."""
@@ -160,17 +141,18 @@ def _plain(event: Any) -> tuple[StoryKind, str] | None:
         case TaskManagerLost():
             return StoryKind.TASKMANAGER, f"TaskManager {event.resource_id} is gone: {event.cause}"
         case ResetSubtasks():
-            is_new = event.checkpoint_id is None
-            place = "the beginning" if is_new else f"checkpoint {event.checkpoint_id}"
-            return (
-                StoryKind.RESTART,
-                f"{counted(len(event.vertices), 'subtask')} restart from {place}",
-            )
+            count, place = counted(len(event.vertices), "subtask"), place_of(event.checkpoint_id)
+            return StoryKind.RESTART, f"{count} restart from {place}"
         case CheckpointRestored():
             place = "" if event.location is None else f" at {event.location}"
             text = f"state is restored from checkpoint {event.checkpoint_id}{place}"
             return StoryKind.RESTORE, text
     return None
+
+
+def place_of(checkpoint_id: int | None) -> str:
+    """Return in words where subtasks begin. None: anew."""
+    return "the beginning" if checkpoint_id is None else f"checkpoint {checkpoint_id}"
 
 
 def _checkpoint(event: CheckpointEnded, at_ms: int) -> StoryEvent:

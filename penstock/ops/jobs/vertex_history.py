@@ -68,8 +68,8 @@ class JobLanes:
             self._subtasks[vertex_id] = count
             busy, blocked = bytearray([UNKNOWN]) * count, bytearray([UNKNOWN]) * count
             for attempt, io in live(vertex):
-                busy[attempt.subtask] = _percent(io.busy_ms_per_s)
-                blocked[attempt.subtask] = _percent(io.backpressured_ms_per_s)
+                busy[attempt.subtask] = _percent(io.recent.busy_ms_per_s)
+                blocked[attempt.subtask] = _percent(io.recent.backpressured_ms_per_s)
                 work += 1
                 if work >= _SUBTASKS_AT_A_TIME:
                     work = 0
@@ -84,7 +84,7 @@ def _percent(ms_per_s: float) -> int:
 _WORK_OF_A_VERTEX: Final = 25
 """A row is as much work as this number of subtasks."""
 _FLOWS: Final = attrgetter(
-    "records_in_per_s", "records_out_per_s", "bytes_in_per_s", "bytes_out_per_s"
+    *(f"recent.{flow}_per_s" for flow in ("records_in", "records_out", "bytes_in", "bytes_out"))
 )
 _NONE: Final = math.nan
 
@@ -149,9 +149,9 @@ class JobHistory:
         sizes = self._of_checkpoint.get(vertex.facts.vertex_id, (_NONE, _NONE))
         row = [*rates_of(alive), _lag(alive, now_ms), *sizes]
         for shares in (
-            [io.busy_ms_per_s for io in alive],
-            [io.backpressured_ms_per_s for io in alive],
-            [io.idle_ms_per_s for io in alive],
+            [io.recent.busy_ms_per_s for io in alive],
+            [io.recent.backpressured_ms_per_s for io in alive],
+            [io.recent.idle_ms_per_s for io in alive],
         ):
             row += [sum(shares) / len(shares), max(shares)]
         return row

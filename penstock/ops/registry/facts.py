@@ -103,7 +103,12 @@ def _vertex(job_graph: JobGraph, vertex: JobVertex) -> VertexFacts:
         vertex.slot_sharing_group,
         vertex.operators,
         tuple(
-            InputFacts(edge.source, str(edge.ship_strategy), kinds[edge.data_set_id])
+            InputFacts(
+                edge.source,
+                str(edge.ship_strategy),
+                kinds[edge.data_set_id],
+                edge.data_set_id,
+            )
             for edge in vertex.inputs
         ),
     )

@@ -76,9 +76,14 @@ class Recorder(JobObserver):
 
     def observe(self, event: object) -> None:
         if isinstance(event, GraphReplaced):
-            facts = vertices_of(event.job_graph)
-            first, is_planned = event.first_attempt, event.is_planned
-            event = VerticesReplaced(facts, first, is_planned, event.checkpoint_id, event.kept)
+            event = VerticesReplaced(
+                vertices_of(event.job_graph),
+                event.first_attempt,
+                event.is_planned,
+                event.checkpoint_id,
+                event.kept,
+                event.is_first,
+            )
         elif isinstance(event, RescalesChanged):
             event = event.rescales.shifted(wall_ms() - monotonic_ms())
         elif isinstance(event, JobTick | JobEnded):

@@ -17,8 +17,9 @@ import urllib.request
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
+from penstock.engine.hosting.network.wire.addresses import is_loopback
 from penstock.engine.model.elastic import ParallelismBounds
 from penstock.engine.model.errors import PenstockError
 
@@ -78,10 +79,18 @@ class FilePart:
     data: bytes
 
 
-class RestClient:
-    """Asks one REST server.
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: urllib would send the token to wherever it points."""
 
-    `address`: for example `http://localhost:8081`. `token`: for requests that change something.
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+class RestClient:
+    """Asks one REST server. One of this machine is asked directly, whatever proxy is set. Redirects are refused.
+
+    `address`: for example `http://localhost:8081`. `token`: shown with requests that change something, and with all requests to
+    other machines.
     """
 
     def __init__(
@@ -96,13 +105,18 @@ class RestClient:
         self.address = address.rstrip("/")
         self.token = token
         self._timeout_s = _TIMEOUT_S
-        self._tls: ssl.SSLContext | None = None
+        self._is_here = is_loopback(urlsplit(self.address).hostname or "")
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+        if self._is_here:
+            handlers.append(urllib.request.ProxyHandler({}))
         try:
             # Not for HTTP: it reads all authorities of this machine, which takes some 20 ms.
             if certificates is not None or self.address.startswith("https://"):
-                self._tls = ssl.create_default_context(cafile=certificates)
+                tls = ssl.create_default_context(cafile=certificates)
+                handlers.append(urllib.request.HTTPSHandler(context=tls))
         except OSError as error:
             raise RemoteError(f"--cacert {certificates}: {error}") from None
+        self._opener = urllib.request.build_opener(*handlers)
 
     def waiting(self, timeout_s: float) -> RestClient:
         """Return a client of the same server that waits no longer for it."""
@@ -200,13 +214,11 @@ class RestClient:
         if body is not None and data is None:
             data = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
-        if self.token is not None:
+        if self.token is not None and not (self._is_here and method == "GET"):
             headers["Authorization"] = f"Bearer {self.token}"
         try:
             request = urllib.request.Request(url, data, headers, method=method)
-            with urllib.request.urlopen(
-                request, timeout=self._timeout_s, context=self._tls
-            ) as answer:
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
                 yield answer
         except urllib.error.HTTPError as error:
             with error:

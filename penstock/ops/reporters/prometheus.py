@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-import socketserver
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from penstock.engine.hosting.network.wire.acceptor import NO_ROOM, RETRY_S, Complaints
+from penstock.engine.hosting.os.listening import listen
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.option import ports_in, refusal
 from penstock.engine.model.options.reporters import PrometheusOptions
@@ -37,23 +37,26 @@ class PrometheusReporter:
         """Raises: ConfigurationError: a setting cannot be used, or no port is free; ImportError: prometheus_client is missing."""
         self._collector = collector_of(settings)
         host = settings.settings.get(PrometheusOptions.BIND_ADDRESS)
-        self._server = _bound(host, _ports(settings), self._collector)
-        listens_at: tuple[Any, ...] = self._server.server_address
+        self._servers = [_Server(one, self._collector) for one in _bound(host, _ports(settings))]
+        listens_at: tuple[Any, ...] = self._servers[0].server_address
         self.address: tuple[str, int] = listens_at[0], listens_at[1]
-        self._thread = threading.Thread(
-            target=self._server.serve_forever,
-            args=(_POLL_S,),
-            name="penstock-prometheus",
-            daemon=True,
-        )
-        self._thread.start()
+        self._threads = [
+            threading.Thread(
+                target=one.serve_forever, args=(_POLL_S,), name="penstock-prometheus", daemon=True
+            )
+            for one in self._servers
+        ]
+        for thread in self._threads:
+            thread.start()
         _LOG.info("reporter=%s prometheus address=%s:%d", settings.name, *self.address)
 
     def stop(self) -> None:
-        """End the server, and wait for its thread."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        """End the server, and wait for its threads."""
+        for one in self._servers:
+            one.shutdown()
+            one.server_close()
+        for thread in self._threads:
+            thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -82,15 +85,15 @@ class _Server(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
-    allow_reuse_port = False  # Else two drivers would have the same port.
 
-    def __init__(self, family: socket.AddressFamily, at: tuple[Any, ...], collector: Any) -> None:
-        self.address_family = family
+    def __init__(self, listening: socket.socket, collector: Any) -> None:
         self.collector = collector
         self._open: dict[Any, None] = {}
         self._lock = threading.Lock()
         self._complaints = Complaints()
-        super().__init__(at, _Handler)
+        super().__init__(listening.getsockname(), _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening
 
     def get_request(self) -> tuple[Any, Any]:
         try:
@@ -119,9 +122,6 @@ class _Server(ThreadingHTTPServer):
             self._open.pop(request, None)
         super().shutdown_request(request)
 
-    def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)  # Its subclass would ask for the host's full name.
-
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log it. The usual one prints to stderr."""
         error = sys.exception()
@@ -141,13 +141,12 @@ def _ports(settings: ReporterSettings) -> list[int]:
         raise refusal(option.key, text, wanted) from error
 
 
-def _bound(host: str, ports: list[int], collector: Any) -> _Server:
-    """Return a server at the first free port."""
-    family, *_, at = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+def _bound(host: str, ports: list[int]) -> list[socket.socket]:
+    """Return sockets that listen at the first free port."""
     cause = ""
     for port in ports:
         try:
-            return _Server(family, (at[0], port, *at[2:]), collector)
+            return listen(host, port)
         except OSError as error:
             cause = str(error)
     raise ConfigurationError(

@@ -7,13 +7,13 @@ to its network; the checks are those that browsers make possible (Fetch Metadata
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from penstock.engine.hosting.network.wire.addresses import is_loopback
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.option import refusal
 from penstock.engine.model.options.rest import RestOptions
@@ -114,8 +114,8 @@ def access_of(
         raise refusal(RestOptions.TOKEN.key, rule, ", ".join(TokenRule))
     known = {"localhost", "127.0.0.1", "::1", bind_address.lower()}
     known |= {name.lower() for name in names if name}
-    is_loopback = _is_loopback(bind_address)
-    if not is_loopback:
+    is_here = is_loopback(bind_address)
+    if not is_here:
         known.add(socket.gethostname().lower())
         if wanted != TokenRule.ALWAYS or not is_encrypted:
             raise ConfigurationError(
@@ -124,13 +124,4 @@ def access_of(
                 f"'{RestOptions.SSL.key}' must be true. Set both, or use localhost and an SSH "
                 "tunnel."
             )
-    return Access(TokenRule(wanted), token, frozenset(known), is_loopback)
-
-
-def _is_loopback(address: str) -> bool:
-    if address.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
+    return Access(TokenRule(wanted), token, frozenset(known), is_here)

@@ -17,6 +17,7 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.engine.hosting.os.listening import listen
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.option import ports_in, refusal
@@ -26,7 +27,6 @@ from penstock.ops.rest.access import Access, access_of
 from penstock.ops.rest.address_book import enter
 
 _LOG: Final = logging.getLogger(__name__)
-_BACKLOG: Final = 128
 
 
 class RestServer:
@@ -52,7 +52,7 @@ class RestServer:
         )
         self.listening = _bound(bind_address, ports_of(settings))
         scheme = "https" if is_encrypted else "http"
-        port = self.listening.getsockname()[1]
+        port = self.listening[0].getsockname()[1]
         self.address = f"{scheme}://{_in_address(name or bind_address)}:{port}"
         self.thread = threading.Thread(target=self._run, name="penstock-rest", daemon=True)
         self._server: Any = None
@@ -77,7 +77,8 @@ class RestServer:
         if self._server is not None:
             self._server.should_exit = True
         self.thread.join()
-        self.listening.close()
+        for one in self.listening:
+            one.close()
         if self._entry is not None:
             self._entry.unlink(missing_ok=True)
             atexit.unregister(self._entry.unlink)
@@ -89,7 +90,7 @@ class RestServer:
             self._server = server_of(self._settings, self.access, self.address)
             if self.is_stopped:  # It may have been stopped before there was a server.
                 self._server.should_exit = True
-            self._server.run(sockets=[self.listening])
+            self._server.run(sockets=self.listening)
         except Exception:
             # Jobs run on without it.
             _LOG.exception("rest address=%s ENDED", self.address)
@@ -166,29 +167,21 @@ def ports_of(settings: Settings) -> list[int]:
         raise refusal(RestOptions.BIND_PORT.key, text, wanted) from error
 
 
-def _bound(address: str, ports: list[int]) -> socket.socket:
-    """Return a listening socket at the first free port."""
-    try:
-        family, *_, at = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise ConfigurationError(
-            f"option 'rest.bind-address' is '{address}', which is no address of this machine: "
-            f"{error}"
-        ) from error
+def _bound(address: str, ports: list[int]) -> list[socket.socket]:
+    """Return sockets that listen at the first free port."""
     for port in ports:
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            sock.bind((at[0], port, *at[2:]))
-            sock.listen(_BACKLOG)
+            return listen(address, port)
+        except socket.gaierror as error:
+            raise ConfigurationError(
+                f"option 'rest.bind-address' is '{address}', which is no address of this machine: "
+                f"{error}"
+            ) from error
         except OSError as error:
-            sock.close()
             if error.errno not in {errno.EADDRINUSE, errno.EACCES}:
                 raise ConfigurationError(
                     f"option 'rest.bind-address' is '{address}', where nobody can listen: {error}"
                 ) from error
-            continue
-        return sock
     raise PortsTaken(
         f"no port of {ports[0]} to {ports[-1]} is free at {address}. Set rest.bind-port to other "
         "ports."

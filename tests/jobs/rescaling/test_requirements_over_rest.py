@@ -34,7 +34,8 @@ def job(rest, tmp_path, stage):
     """(client, watcher) of a job that stands still, and has ended after the test with the right result."""
     watcher = Generations()
     cluster = MiniCluster(parallelism=2, observer=watcher)
-    env = minicluster_environment(cluster, RESTARTS | AT_ONCE | SETTINGS)
+    seldom = {"metrics.fetcher.update-interval": "1 h"}
+    env = minicluster_environment(cluster, RESTARTS | AT_ONCE | SETTINGS | seldom)
     sums_to_file(env, tmp_path / "out", SharedSplits(stage.name, 6, 40, 20), same)
     client = env.execute_async("sums")
     stage.wait_until_held(6)
@@ -71,9 +72,13 @@ def test_requirements_are_read_changed_and_followed(rest, job):
         lambda: len(rest.ask(f"{path}/vertices/{vertex}")[1]["subtasks"]) == 3,
         "the vertex has other subtasks",
     )
+    wait_until(
+        lambda: rest.ask(f"{path}/vertices/{vertex}/subtasks/metrics?get=numRecordsIn")[1],
+        "the new subtasks have no metrics until the next report of all",
+    )
     status, overview = rest.ask(f"{path}/rescales/overview")
     assert (status, overview["rescalesCounts"]["completed"]) == (200, 1)
-    (one,) = rest.ask(f"{path}/rescales/history")[1]["rescales"]
+    (one,) = rest.ask(f"{path}/rescales/history")[1]
     assert (one["triggerCause"], one["terminatedReason"]) == ("UPDATE_REQUIREMENT", "SUCCEEDED")
     told = one["vertices"][vertex]
     assert (told["preRescaleParallelism"], told["postRescaleParallelism"]) == (2, 3)

@@ -94,7 +94,8 @@ def is_as_before(terminal, before):
 # ------------------------------------------------------------------ as text and JSON
 
 
-def test_one_frame_is_printed_without_a_terminal(capsys, job):
+def test_one_frame_is_printed_without_a_terminal(capsys, job, client):
+    wait_until(lambda: client.get(f"/jobs/{job}/graph")["nodes"][0]["busy"], "nobody reports")
     code, told = run(capsys, "top", "--once", "-i", "0.2")
     lines = told.splitlines()
     assert code == 0

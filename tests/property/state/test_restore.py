@@ -21,7 +21,7 @@ from penstock.engine.runtime.operators import (
 )
 from penstock.engine.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.engine.runtime.records.frozen import plain_dumps
-from penstock.engine.runtime.state.snapshot_reader import Beside
+from penstock.engine.runtime.state.snapshot_reader import OtherParts
 from tests.tools.programs.user_functions import running_sum
 from tests.tools.runtime.async_calls import AsyncHarness
 from tests.tools.runtime.restored_subtasks import (
@@ -77,7 +77,7 @@ def test_an_operator_goes_on_at_any_parallelism_from_any_snapshot(name, before, 
     snapshots = first_run.snapshots()
     results = first_run.results()
     first_run.play([*after, MAX_WATERMARK])  # what it does now must not be in the snapshot
-    again = Subtasks(make, inputs, new, rescaled(snapshots, new, Beside.HELD))
+    again = Subtasks(make, inputs, new, rescaled(snapshots, new, OtherParts.HELD))
     again.play([*now, *after, MAX_WATERMARK])
     assert Counter(results + again.results()) == Counter(expected.results())
 

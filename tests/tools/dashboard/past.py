@@ -1,9 +1,9 @@
 """What a driver knows of a job's past: rows of its history, as if somebody had looked each second."""
 
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId
-from penstock.engine.model.messages import TaskIo, TaskIoReported
+from penstock.engine.model.messages import TaskIoReported
 from penstock.engine.model.states import ExecutionState, JobStatus
-from tests.tools.observation.job_records import ToldJob
+from tests.tools.observation.job_records import ToldJob, io_of
 
 
 def remember(driver, job, figures, seconds=120):
@@ -20,7 +20,7 @@ def remember(driver, job, figures, seconds=120):
         past.runs(vertices=(vertex.vertex_id,), parallelism=vertex.parallelism)
     for second in range(seconds):
         told = [
-            (AttemptId(ExecutionVertexId(vertex.vertex_id, subtask), 0), TaskIo(**known))
+            (AttemptId(ExecutionVertexId(vertex.vertex_id, subtask), 0), io_of(**known))
             for vertex in job.facts.vertices
             for subtask in range(vertex.parallelism)
             if (known := figures(vertex.vertex_id, subtask, second)) is not None

@@ -4,9 +4,10 @@ from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
 from penstock.engine.model.graph.job_graph import JobType
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
-from penstock.engine.model.messages import ExecutionStateChanged, TaskIo, TaskIoReported
+from penstock.engine.model.messages import ExecutionStateChanged, TaskIoReported
 from penstock.engine.model.states import ExecutionState
 from penstock.ops.jobs.snapshots import CheckpointFacts, InputFacts, JobFacts, VertexFacts
+from tests.tools.observation.job_records import io_of
 
 LIVES = [
     ExecutionState(one) for one in ("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING")
@@ -29,7 +30,7 @@ def wide_facts(vertices, subtasks):
             (),
             ()
             if number < WIDTH
-            else (InputFacts(ids[number - WIDTH], "HASH", "pipelined_bounded"),),
+            else (InputFacts(ids[number - WIDTH], "HASH", "pipelined_bounded", "data set"),),
         )
         for number, one in enumerate(ids)
     )
@@ -65,7 +66,7 @@ def reports(job, turn):
     told = tuple(
         (
             one,
-            TaskIo(
+            io_of(
                 records_in=1000 * turn,
                 records_out=1000 * turn,
                 busy_ms_per_s=number % 1000,

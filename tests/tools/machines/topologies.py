@@ -12,7 +12,9 @@ def topology_of(names, edges=(), max_parallelism=128, groups=None) -> Topology:
     inputs = defaultdict(list)
     for source, target, *is_hash in edges:
         ship_strategy = "HASH" if any(is_hash) else "FORWARD"
-        inputs[target].append(InputFacts(VertexId(source), ship_strategy, "pipelined_bounded"))
+        inputs[target].append(
+            InputFacts(VertexId(source), ship_strategy, "pipelined_bounded", "data set")
+        )
     return Topology(
         VertexFacts(
             VertexId(name),

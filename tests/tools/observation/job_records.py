@@ -23,6 +23,7 @@ from penstock.engine.model.messages import (
     CheckpointEnded,
     ExecutionStateChanged,
     JobStatusChanged,
+    RecentFigures,
     RegisterTaskManager,
     TaskIo,
     TaskIoReported,
@@ -38,9 +39,15 @@ PLACE = TaskManagerLocation(ResourceId("tm-1"), "host-a", 5001)
 BEGAN = 1_000_000
 
 
+def io_of(**counters):
+    """A report of a task. What ends in `_per_s` is of the last seconds."""
+    recent = {name: counters.pop(name) for name in list(counters) if name.endswith("_per_s")}
+    return TaskIo(**counters, recent=RecentFigures(**recent))
+
+
 def facts(parallelism=2, **more):
     source = VertexFacts(SOURCE, "Source: Numbers -> Map", parallelism, 128, "default", (), ())
-    edge = InputFacts(SOURCE, "HASH", "pipelined_bounded")
+    edge = InputFacts(SOURCE, "HASH", "pipelined_bounded", "data set")
     sink = VertexFacts(SINK, "Reduce -> Sink: <out>", parallelism, 128, "default", (), (edge,))
     known = {"checkpoints": CheckpointFacts(CheckpointSettings(interval_ms=1000))} | more
     job_type = known.pop("job_type", JobType.STREAMING)
@@ -87,7 +94,7 @@ class ToldJob:
         return self
 
     def has(self, attempt_id, **counters):
-        return self.tell(TaskIoReported(((attempt_id, TaskIo(**counters)),), 0))
+        return self.tell(TaskIoReported(((attempt_id, io_of(**counters)),), 0))
 
     def registers(self, slots=2):
         registered = RegisterTaskManager(PLACE.resource_id, "host-a", 5001, slots, 1, 2, "3.11")

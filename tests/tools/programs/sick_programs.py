@@ -15,6 +15,7 @@ from penstock.connectors.api.base import (
 from penstock.engine.model.metrics import Measured, MetricType
 from penstock.engine.runtime.elements import RowBatch
 
+SLOW = "slow"
 FLOWS, STUCK, SILENT = "FLOWS", "STUCK", "SILENT"
 """What a split does: its records come with rising times, all with the same time, or not at all."""
 MINUTE_MS = 60_000
@@ -126,6 +127,11 @@ class _FlowReader(SourceReader):
         if self.source.gate and self.context.subtask() == 1:
             Gates.wait(self.source.gate)
         return ()
+
+
+def computes_while_the_gate_is_closed(value):
+    """Slow for as long as the test wants."""
+    return computes(value) if SLOW in Gates.closed else value
 
 
 def computes(value):

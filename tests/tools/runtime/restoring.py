@@ -17,11 +17,11 @@ from penstock.engine.model.checkpoints import (
 from penstock.engine.runtime.keys import key_group_range
 from penstock.engine.runtime.records.frozen import plain_dumps
 from penstock.engine.runtime.state.snapshot import OperatorSnapshot, Sharing
-from penstock.engine.runtime.state.snapshot_reader import Beside, read_operator
+from penstock.engine.runtime.state.snapshot_reader import OtherParts, read_operator
 from penstock.engine.runtime.state.snapshot_writer import write_operator
 
 MAX_PARALLELISM = 128
-PIECES = {"heap": Beside.HELD, "rocks": Beside.READ_AGAIN}
+PIECES = {"heap": OtherParts.HELD, "rocks": OtherParts.READ_AGAIN}
 """As tasks read keyed state, by kind of backend."""
 
 
@@ -48,14 +48,14 @@ def written_as_files(
 
 
 def rescaled(
-    snapshots: list[OperatorSnapshot], parallelism: int, pieces: Beside | None = None
+    snapshots: list[OperatorSnapshot], parallelism: int, pieces: OtherParts | None = None
 ) -> list[OperatorSnapshot]:
     """What each of `parallelism` subtasks restores of these, which were frozen."""
     return restored([written_state(snapshot) for snapshot in snapshots], parallelism, pieces)
 
 
 def restored(
-    states: list[OperatorSubtaskState], parallelism: int, pieces: Beside | None = None
+    states: list[OperatorSubtaskState], parallelism: int, pieces: OtherParts | None = None
 ) -> list[OperatorSnapshot]:
     """What each of `parallelism` subtasks restores of what was written."""
     return [

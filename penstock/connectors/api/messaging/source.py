@@ -114,7 +114,7 @@ class PartitionEnumerator(SplitEnumerator):
 
     @abstractmethod
     def splits_of(self, partitions: Sequence[Any], cluster: Any) -> Sequence[Any]:
-        """The splits of new partitions; `has_begun` tells whether a first round came before.
+        """Return the splits of new partitions; `has_begun`: whether a first round came before.
 
         Raises: ExternalError.
         """

@@ -271,7 +271,7 @@ class StagingCommitter(Committer):
 
 
 class DirectMessageWriter(ABC):
-    """Sends as records come; all are delivered before a checkpoint's barrier goes on."""
+    """Sends as records come; all are delivered before the task forwards a checkpoint's barrier."""
 
     def __init__(self) -> None:
         self.sent = SendFigures()

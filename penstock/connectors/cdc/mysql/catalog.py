@@ -14,7 +14,7 @@ from penstock.common.extras import extra
 from penstock.connectors.cdc.mysql.columns import encoding_of, key_part, type_of
 from penstock.connectors.cdc.options import CdcSettings
 from penstock.connectors.cdc.tables import Column, TableId, TableShape
-from penstock.connectors.sql.engine import DriverError, may_pass, told
+from penstock.connectors.sql.engine import DriverError, driver_text, may_pass
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 # ---------------------------------------------------------------------- connection
@@ -92,7 +92,7 @@ def ask(connection: Any, query: str, values: tuple[Any, ...] | None = None) -> t
 
 @contextmanager
 def errors(settings: MySqlSettings, where: str, does: str = "") -> Generator[None]:
-    """Tells errors of the server in one line.
+    """Raise errors of the server with one line of text.
 
     Raises: RefusedForGood: what another try cannot change. ExternalError: all else.
     """
@@ -106,7 +106,7 @@ def errors(settings: MySqlSettings, where: str, does: str = "") -> Generator[Non
 def failure(settings: MySqlSettings, where: str, does: str, error: BaseException) -> ExternalError:
     """The error to raise for one of PyMySQL's."""
     what = f" {does}" if does else ""
-    text = f"{where}: the server {settings}{what} fails: {told(error)}."
+    text = f"{where}: the server {settings}{what} fails: {driver_text(error)}."
     if _TIMED_OUT in str(error):
         long_s = settings.timeout_s
         text += (
@@ -234,8 +234,8 @@ def shape_of(connection: Any, table: TableId, where: str) -> TableShape:
     key = tuple(places[place] for place in sorted(places))
     if not key:
         raise ConfigurationError(
-            f"{where}: the table {table} has no primary key, by which its rows could be told "
-            "apart. Add one: ALTER TABLE ... ADD PRIMARY KEY (...)."
+            f"{where}: the table {table} has no primary key to distinguish its rows. Add one: "
+            "ALTER TABLE ... ADD PRIMARY KEY (...)."
         )
     for place in key:
         if key_part(columns[place]) is None:

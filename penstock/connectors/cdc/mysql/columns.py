@@ -49,9 +49,10 @@ def members_of(declared: str) -> list[str]:
 
 
 def correct(columns: Iterable[Any], shape: TableShape, where: str) -> None:
-    """Have the client read the texts of these columns rightly. `columns`: of a table map event, before its rows are read.
+    """Have the client read the texts of these columns rightly. `columns`: of a table map event,
+    before its rows are read.
 
-    Raises: RefusedForGood: members of an ENUM or SET cannot be told.
+    Raises: RefusedForGood: members of an ENUM or SET are unknown.
     """
     known = {column.name: column for column in shape.columns}
     for one in columns:
@@ -64,23 +65,25 @@ def correct(columns: Iterable[Any], shape: TableShape, where: str) -> None:
         if column is None:
             continue
         if one.enum_values:
-            one.enum_values = ["", *_told_members(one.enum_values[1:], column, shape, where)]
+            one.enum_values = ["", *_member_names(one.enum_values[1:], column, shape, where)]
         if one.set_values:
-            one.set_values = _told_members(one.set_values, column, shape, where)
+            one.set_values = _member_names(one.set_values, column, shape, where)
 
 
-def _told_members(told: Sequence[str], column: Column, shape: TableShape, where: str) -> list[str]:
-    """The declared ones, if the binlog's may be the same; else those that the binlog tells."""
+def _member_names(
+    members: Sequence[str], column: Column, shape: TableShape, where: str
+) -> list[str]:
+    """Return the declared members, if the binlog's may be the same; else the binlog's."""
     declared = members_of(column.declared)
-    if len(declared) == len(told) and all(
-        a == b or not (a + b).isascii() for a, b in zip(declared, told, strict=True)
+    if len(declared) == len(members) and all(
+        a == b or not (a + b).isascii() for a, b in zip(declared, members, strict=True)
     ):
         return declared
-    if all(told):  # The client makes an empty text of what is not UTF-8.
-        return list(told)
+    if all(members):  # The client makes an empty text of what is not UTF-8.
+        return list(members)
     raise RefusedForGood(
         f"{where}: the column {column.name!r} of {shape.table} has other members now, and the "
-        "binlog does not tell them in UTF-8. Stop the job with a savepoint, and submit it again "
+        "binlog does not have them in UTF-8. Stop the job with a savepoint, and submit it again "
         "from there."
     )
 
@@ -203,7 +206,7 @@ def _sizes(declared: str) -> tuple[int, int]:
 
 
 def _moment_text(digits: int) -> Reader:
-    """A time as the server writes it in UTC, with so many digits of its second."""
+    """A time as the server writes it in UTC, with `digits` digits after the second."""
     length = len("2024-02-29 12:00:00") + (1 + digits if digits else 0)
     return lambda value: value.isoformat(" ", "microseconds")[:length].encode()
 
@@ -243,7 +246,9 @@ def _timestamp(value: Any) -> dt.datetime | None:
 
 
 def _utc(value: Any) -> dt.datetime | None:
-    """A TIMESTAMP begins a second behind the epoch: in the binlog the epoch is the date with zeros."""
+    """Return a TIMESTAMP in UTC. It begins a second after the epoch: in the binlog the epoch is the
+    date with zeros.
+    """
     found = _timestamp(value)
     return None if found is None or found == _EPOCH else found.replace(tzinfo=dt.UTC)
 

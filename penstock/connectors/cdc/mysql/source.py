@@ -53,7 +53,7 @@ from penstock.engine.model.errors import ExternalError
 
 
 class BinlogPosition(NamedTuple):
-    """`position`: in the file, behind the last transaction that was read to its end.
+    """`position`: in the file, after the last transaction that was read to its end.
 
     `event`: the end of the last event of the next transaction that was read; 0: none.
     """
@@ -91,9 +91,9 @@ class MySqlDriverSide(DriverSide):
         if column.kind not in WHOLE:
             return None  # read as one range, in an order that does not depend on collations
         name, place = quoted(column.name), quoted(*table)
-        behind = "" if low is None else f"WHERE {name} > {int(low)}"
+        condition = "" if low is None else f"WHERE {name} > {int(low)}"
         # ruff: ignore[hardcoded-sql-expression] - names are quoted, the others are numbers
-        query = f"SELECT {name} FROM {place} {behind} ORDER BY {name} LIMIT 1 OFFSET {int(rows)}"
+        query = f"SELECT {name} FROM {place} {condition} ORDER BY {name} LIMIT 1 OFFSET {int(rows)}"
         with errors(self.settings, self._where, f"cutting {table} into ranges"):
             found = ask(self._connected(), query)
         return None if not found else int(found[0][0])
@@ -108,7 +108,7 @@ class MySqlDriverSide(DriverSide):
         if self._open is not None:
             try:
                 self._open.ping(reconnect=False)
-            except Exception:  # whatever it is, a new connection tells it
+            except Exception:  # whatever it is, a new connection reports it
                 self._open = None
         if self._open is None:
             self._open = connect(self.settings, self._where)
@@ -120,7 +120,7 @@ class MySqlDriverSide(DriverSide):
 # `mysql-replication`.
 #
 # The position in checkpoints is the end of the last transaction that was read whole, and within
-# the next one the event up to which it was read: an event can be understood only behind those
+# the next one the event up to which it was read: an event can be understood only after those
 # that begin its transaction. Source: MySQL's COM_BINLOG_DUMP and its events; Flink CDC
 # BinlogOffset (file, pos, events to skip).
 
@@ -143,9 +143,10 @@ class _Broken(Exception):
 
 
 def _pass_over(event: Any, _key: int) -> None:
-    """Behind the first key of a statement's variables: go on behind all of them.
+    """Skip all of a statement's variables after the first key.
 
-    Nobody here needs them, and the client fails at one that it does not know, as MariaDB 11.8 and MySQL 9.7 write.
+    Nobody here needs them, and the client fails at one that it does not know, as MariaDB 11.8 and
+    MySQL 9.7 write.
     """
     event.packet.advance(event.status_vars_length - 1)
 
@@ -253,9 +254,10 @@ class BinlogStream(ChangeStream):
     def _end_of(self, event: Any) -> int:
         """Where an event ends.
 
-        MariaDB 11.8 tells it only of the first and the last event of a transaction, 10.11 of all. Each of those between
-        counts as one byte: their order is what matters. It is the same each time, as long as the client is asked for the same
-        kinds of events: a checkpoint may have such a position.
+        MariaDB 11.8 gives it only for the first and the last event of a transaction, 10.11 for all.
+        Each event between counts as one byte, because only their order matters. The end is the same
+        each time, as long as the client is asked for the same kinds of events: a checkpoint may
+        have such a position.
         """
         self._end = event.packet.log_pos or self._end + 1
         return self._end
@@ -271,17 +273,17 @@ class BinlogStream(ChangeStream):
     def _lose(self, error: BaseException) -> None:
         """The next poll connects again. Raises: ExternalError: that has failed for a minute, or cannot succeed."""
         self.close()
-        told = failure(self.settings, self._where, "streaming its binlog", error)
+        refusal = failure(self.settings, self._where, "streaming its binlog", error)
         is_broken = isinstance(error, _Broken | OSError)
-        if isinstance(told, RefusedForGood) and not is_broken:
-            raise told from error
+        if isinstance(refusal, RefusedForGood) and not is_broken:
+            raise refusal from error
         now_s = time.monotonic()
         if self._broken_since_s is None:
             self._broken_since_s = now_s
             # As text: a handler that keeps the record would keep the connection.
-            _LOG.warning("%s Connecting again.", str(told))
+            _LOG.warning("%s Connecting again.", str(refusal))
         elif now_s > self._broken_since_s + _RETRY_S:
-            raise told from error
+            raise refusal from error
 
     def _connect(self) -> None:
         if self._broken_since_s is not None:
@@ -329,7 +331,7 @@ class BinlogStream(ChangeStream):
 # Reads ranges of MySQL's or MariaDB's tables, each in a transaction whose place in the binlog is
 # known exactly.
 #
-# MariaDB tells the place of a consistent snapshot. MySQL does not: there the table is locked for
+# MariaDB reports the place of a consistent snapshot. MySQL does not: there the table is locked for
 # reading while the snapshot is taken, which waits for open transactions that have written to the
 # table, and takes a moment. Source: MariaDB's START TRANSACTION WITH CONSISTENT SNAPSHOT and
 # binlog_snapshot_position; MySQL's LOCK TABLES.

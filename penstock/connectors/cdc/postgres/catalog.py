@@ -14,7 +14,7 @@ from penstock.common.extras import extra
 from penstock.connectors.cdc.options import CdcSettings, ChangelogMode
 from penstock.connectors.cdc.postgres.columns import SETTINGS, WHOLE, type_of
 from penstock.connectors.cdc.tables import Column, TableId, TableShape
-from penstock.connectors.sql.engine import DriverError, may_pass, told
+from penstock.connectors.sql.engine import DriverError, driver_text, may_pass
 from penstock.engine.hosting.os.clock import each_within, within
 from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
@@ -90,7 +90,7 @@ def _unanswered(settings: PostgresSettings, where: str, does: str) -> str:
 
 @contextmanager
 def errors(settings: PostgresSettings, where: str, does: str = "") -> Generator[None]:
-    """Tells errors of the server in one line.
+    """Raise errors of the server with one line of text.
 
     Raises: RefusedForGood: what another try cannot change. ExternalError: all else.
     """
@@ -106,7 +106,7 @@ def failure(
 ) -> ExternalError:
     """The error to raise for one of psycopg's."""
     what = f" {does}" if does else ""
-    text = f"{where}: PostgreSQL at {settings}{what} fails: {told(error)}."
+    text = f"{where}: PostgreSQL at {settings}{what} fails: {driver_text(error)}."
     return ExternalError(text) if may_pass(DriverError(error)) else RefusedForGood(text)
 
 
@@ -146,8 +146,8 @@ def shape_of(connection: Any, table: TableId, where: str) -> TableShape:
     key = tuple(places[place] for place in sorted(places))
     if not key:
         raise ConfigurationError(
-            f"{where}: the table {table} has no primary key, by which its rows could be told "
-            "apart. Add one: ALTER TABLE ... ADD PRIMARY KEY (...)."
+            f"{where}: the table {table} has no primary key to distinguish its rows. Add one: "
+            "ALTER TABLE ... ADD PRIMARY KEY (...)."
         )
     shape = TableShape(table, tuple(columns), key)
     _check_key(connection, shape, where)
@@ -268,7 +268,7 @@ def check_publication(
         raise ConfigurationError(
             f"{where}: the publication {name!r} leaves out truncate, so a TRUNCATE could not end "
             f'the job. ALTER PUBLICATION "{name}" SET (publish = \'insert, update, delete, '
-            "truncate'), or go on behind each TRUNCATE with .ignore_truncate()."
+            "truncate'), or skip each TRUNCATE with .ignore_truncate()."
         )
     has_lists = connection.info.server_version >= 150_000
     more = "attnames, rowfilter" if has_lists else "NULL, NULL"

@@ -37,7 +37,7 @@ class Begin(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """`end_lsn`: behind the transaction."""
+    """`end_lsn`: after the transaction."""
 
     lsn: int
     end_lsn: int
@@ -208,7 +208,7 @@ def _tuple(data: bytes, at: int) -> tuple[Texts, int]:
             (length,) = _LENGTH.unpack_from(data, at)
             at += 4 + length
             if at > len(data) or length < 0:
-                raise ValueError(f"a value of {length} bytes reaches behind its end")
+                raise ValueError(f"a value of {length} bytes reaches past its end")
             values.append(data[at - length : at].decode())
         elif kind == 0x6E:  # n
             values.append(None)

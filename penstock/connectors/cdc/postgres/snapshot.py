@@ -58,8 +58,8 @@ class TransactionView:
         if lsn >= self.high:
             return False
         # The number has 64 bits, of which the WAL has the lower half; both are near each other.
-        behind = (xid - self.xmax) % _XIDS
-        full = self.xmax + (behind if behind < _XIDS // 2 else behind - _XIDS)
+        distance = (xid - self.xmax) % _XIDS
+        full = self.xmax + (distance if distance < _XIDS // 2 else distance - _XIDS)
         return full < self.xmin or (full < self.xmax and full not in self.running)
 
     def is_passed(self, mark: tuple[int, int]) -> bool:
@@ -154,7 +154,7 @@ def key_of(texts: Sequence[Any], shape: TableShape) -> Key:
 
 
 def _view(connection: Any) -> TransactionView:
-    # The snapshot is taken before the function runs that tells the end of the WAL.
+    # The snapshot is taken before the function runs that returns the end of the WAL.
     text, high = connection.execute(
         "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
     ).fetchone()

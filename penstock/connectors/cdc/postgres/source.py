@@ -60,7 +60,9 @@ T = TypeVar("T")
 
 
 class LsnPosition(NamedTuple):
-    """`lsn`: behind the last transaction that was read to its end. `skip`: changes of the next one that were read."""
+    """`lsn`: after the last transaction that was read to its end. `skip`: changes of the next one
+    that were read.
+    """
 
     lsn: int
     skip: int = 0
@@ -179,7 +181,7 @@ class PostgresDriverSide(DriverSide):
 # The position in checkpoints is the end of the last transaction that was read whole, and how many
 # changes of the next one were read: the server always sends whole transactions, in the same
 # order. Only what complete checkpoints cover is confirmed to the server, which keeps the WAL
-# behind it. Source: PostgreSQL's documentation, "Streaming Replication Protocol"; pg_recvlogical
+# after it. Source: PostgreSQL's documentation, "Streaming Replication Protocol"; pg_recvlogical
 # for what a keepalive confirms.
 
 
@@ -219,17 +221,17 @@ class ReplicationStream(ChangeStream):
         try:
             self._read(changes)
             if time.monotonic() >= self._next_status_s:
-                self._tell(wants_reply=True)
+                self._confirm(wants_reply=True)
             self._check_heard()
         except self._psycopg.Error as error:
-            # What was read before it stays: the position is behind it already.
+            # What was read before it stays: the position is after it already.
             self._lose(error)
 
     def acknowledge(self, position: LsnPosition) -> None:
         self._safe = max(self._safe, position.lsn)
         if self._connection is not None:
             try:
-                self._tell()
+                self._confirm()
             except self._psycopg.Error as error:
                 self._lose(error)
 
@@ -252,7 +254,7 @@ class ReplicationStream(ChangeStream):
                 self._take(bytes(data), changes)
             elif length < 0:
                 raise self._ended(wire)
-            elif self._position != self._told or changes:
+            elif self._position != self._reported or changes:
                 break
             else:
                 is_ready = bool(select.select([wire.socket], [], [], _WAIT_S)[0])
@@ -270,7 +272,7 @@ class ReplicationStream(ChangeStream):
             if is_between and end > self._position.lsn:
                 self._position = LsnPosition(end)
             if wants_reply:
-                self._tell()
+                self._confirm()
 
     def _take_message(self, message: pgoutput.Message, changes: list[Change]) -> None:
         if isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete):
@@ -289,7 +291,9 @@ class ReplicationStream(ChangeStream):
             changes += self._reader.changes(message)
 
     def _is_new(self) -> bool:
-        """Counts a change. Returns whether it is behind those that were read before the connection began."""
+        """Count a change. Returns whether it comes after those that were read before the connection
+        began.
+        """
         if self._to_skip:
             self._to_skip -= 1
             return False
@@ -311,8 +315,10 @@ class ReplicationStream(ChangeStream):
         if time.monotonic() > self._heard_s + limit_s:
             raise self._psycopg.OperationalError(f"no answer within {limit_s:g} s")
 
-    def _tell(self, *, wants_reply: bool = False) -> None:
-        """Confirms what is safe. What is only read is told as written, so that the server knows that we live."""
+    def _confirm(self, *, wants_reply: bool = False) -> None:
+        """Confirm what is safe. What is only read is reported as written, so that the server does
+        not end the connection.
+        """
         self._next_status_s = time.monotonic() + _STATUS_EVERY_S
         now_us = time.time_ns() // 1000 - pgoutput.EPOCH_US
         read = max(self._position.lsn, self._safe)
@@ -325,10 +331,10 @@ class ReplicationStream(ChangeStream):
     def _lose(self, error: BaseException) -> None:
         """The next poll connects again. Raises: RefusedForGood: another try cannot succeed."""
         self.close()
-        told = failure(self.settings, self._where, "streaming", error)
-        if isinstance(told, RefusedForGood):
-            raise told from error
-        _LOG.warning("%s Connecting again.", str(told))
+        refusal = failure(self.settings, self._where, "streaming", error)
+        if isinstance(refusal, RefusedForGood):
+            raise refusal from error
+        _LOG.warning("%s Connecting again.", str(refusal))
 
     def _connect(self) -> None:
         """Raises: ExternalError: there is no connection, or the slot is in use, for a minute."""
@@ -371,7 +377,9 @@ class ReplicationStream(ChangeStream):
         return connection
 
     def _check_slot(self) -> None:
-        """A server goes on where the slot is, also if it was asked for less. So that is looked at before."""
+        """Check the slot first: a server starts where the slot is, also if it was asked for an
+        earlier position.
+        """
         settings = self.settings
         with (
             errors(settings, self._where, "looking at the slot"),
@@ -382,13 +390,13 @@ class ReplicationStream(ChangeStream):
         if slot is None or slot.wal_status == "lost":
             what = "is gone" if slot is None else "was invalidated"
             raise RefusedForGood(
-                f"{self._where}: the slot {settings.slot!r} {what}, and with it the WAL behind "
+                f"{self._where}: the slot {settings.slot!r} {what}, and with it the WAL after "
                 f"{shown_lsn(position)}. Begin anew with a snapshot."
             )
         if slot.confirmed > position:
             raise RefusedForGood(
                 f"{self._where}: the slot {settings.slot!r} is confirmed up to "
-                f"{shown_lsn(slot.confirmed)}, but the job goes on at {shown_lsn(position)}, "
+                f"{shown_lsn(slot.confirmed)}, but the job continues at {shown_lsn(position)}, "
                 "and the WAL between is gone. Restore a newer checkpoint, or begin anew with a "
                 "snapshot."
             )

@@ -413,7 +413,7 @@ class Savepoint:
         if others:
             raise ConfigurationError(
                 f"{self._folder} refers to files outside of it ({min(others)}), and this "
-                "process cannot tell who else needs them. Begin the job with it once more "
+                "process does not know who else needs them. Begin the job with it once more "
                 "(penstock run -s), take a savepoint, and remove both folders."
             )
         self._storage.discard(self.checkpoint)

@@ -47,7 +47,7 @@ _MAY_MERGE: Final = (
 )
 _VALUES_NEXT_STEP: Final = "Declare it as it was, or give the new state another name."
 _UNCLAIMED_NEXT_STEP: Final = (
-    "Give the operator its uid back, or leave its state behind with --allow-non-restored-state."
+    "Give the operator its uid back, or drop its state with --allow-non-restored-state."
 )
 
 
@@ -277,7 +277,7 @@ class _OperatorCheck:
     def _without_place(self, name: str, info: StateInfo) -> StateVerdict:
         text = (
             "it was written by an operator of another kind, and this one has no place for it. Make "
-            "the operator what it was, or give it another uid and leave the state behind with "
+            "the operator what it was, or give it another uid and drop the state with "
             "--allow-non-restored-state."
         )
         return self._made(name, Outcome.REFUSED, _shown(info), text=text)

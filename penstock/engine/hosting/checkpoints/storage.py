@@ -561,13 +561,11 @@ class CheckpointStorage:
 
 @dataclass(eq=False, repr=False)
 class StateWriter:
-    """Writes the parts of one subtask's state, in one file if they are large. Call `close` before
+    """Writes the parts of one subtask's state, into one file if they are large. Call `close` before
     passing on its handles.
 
-    `_place`: returns the file system of a path or URI, and the path in it. `_shared`: prefix
-        of paths of shared files.
-
-        `_drop_empty`: is told of folders that may be empty now.
+    `_place`: returns the file system of a path or URI, and the path in it. `_shared`: prefix of
+    paths of shared files. `_drop_empty`: gets folders that may be empty now.
     """
 
     _place: Callable[[str], tuple[file_systems.Files, str]]

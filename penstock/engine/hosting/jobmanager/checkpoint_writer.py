@@ -104,8 +104,8 @@ class JobStorage:
 
     `savepoints`: for savepoints without a directory. `is_temporary`: the directory is removed with
     the job. `first_id`: first checkpoint id of this driver. `completed`: checkpoints that the job
-    begins with, oldest first. `is_taken_over`: the job was another driver's, which may have left
-    further checkpoints behind.
+    begins with, oldest first. `is_taken_over`: the job was another driver's, whose further
+    checkpoints may still be there.
     """
 
     storage: CheckpointStorage
@@ -147,8 +147,8 @@ class CheckpointWriter:
         self._unanswered = 0
         self._waiting: dict[str, tuple[Future[str], str]] = {}
         self._is_closed = False
-        self._writer = WorkerThreads("penstock-checkpoint-writer", on_error=_left_behind)
-        self._cleaner = WorkerThreads("penstock-checkpoint-cleaner", on_error=_left_behind)
+        self._writer = WorkerThreads("penstock-checkpoint-writer", on_error=_log_orphan)
+        self._cleaner = WorkerThreads("penstock-checkpoint-cleaner", on_error=_log_orphan)
         if place.is_taken_over:
             ids = [one.checkpoint_id for one in place.completed]
             least = max(ids) + 1 if ids else place.first_id
@@ -357,5 +357,5 @@ def _pointers_of(kept: Sequence[CompletedCheckpoint]) -> Pointers:
     return tuple((one.checkpoint_id, one.location) for one in kept if one.location is not None)
 
 
-def _left_behind(_error: BaseException) -> None:
+def _log_orphan(_error: BaseException) -> None:
     """Log a removal that failed. It leaves an orphan, which the next clean-up finds."""

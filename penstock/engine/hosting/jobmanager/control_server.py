@@ -75,16 +75,18 @@ class ControlLink:
         if self.is_closing or sock is None or not hasattr(socket, "TCP_INFO"):
             return False
         try:
-            told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+            info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
         except OSError:
             return False
-        if len(told) < _TCP_INFO.size:
+        if len(info) < _TCP_INFO.size:
             return False
-        state, last_ack_ms = _TCP_INFO.unpack(told)
+        state, last_ack_ms = _TCP_INFO.unpack(info)
         return bool(state == _ESTABLISHED and last_ack_ms <= within_ms)
 
     def send(self, message: object) -> None:
-        """Dropped when the connection is closing: its end is told elsewhere."""
+        """Send a message. Dropped when the connection is closing; the loss is reported
+        elsewhere.
+        """
         if not self.is_closing:
             self._writer.write(messages.frame(message))
 
@@ -188,7 +190,7 @@ class Links:
             control.send_encoded(body)
 
     def end(self, resource_id: ResourceId, reason: str) -> None:
-        """Tell it to end, and its supervisor to make sure of that."""
+        """Order a TaskManager to end, and its supervisor to make sure of that."""
         self.send(resource_id, Shutdown(reason))
         supervisor = self._supervisors.pop(resource_id, None)
         if supervisor is not None:
@@ -233,7 +235,7 @@ class Listener(Protocol):
     """The owner of the server; it is called on its loop."""
 
     def received(self, role: int, message: Any, control: ControlLink) -> ResourceId | None:
-        """Handle one message. Returns: the sender's id, if the message tells it."""
+        """Handle one message. Returns: the sender's id, if the message has it."""
 
     def disconnected(self, resource_id: ResourceId, cause: str) -> None:
         """The connection of somebody in the reported role has ended."""
@@ -289,7 +291,9 @@ class ControlServer:
         asyncio.get_running_loop().add_reader(self.listening, self.accept)
 
     def accept(self) -> None:
-        """Take one connection. asyncio's own server would tell the loop of an error if no descriptor is free, and that ends the job."""
+        """Accept one connection. If no descriptor is free, asyncio's own server would report an
+        error to the loop, and that ends the job.
+        """
         assert self.listening is not None, "`open` was called"
         loop = asyncio.get_running_loop()
         try:

@@ -95,7 +95,7 @@ class CollectStream:
         with self._lock:
             if not self._is_held:
                 self._queue.append(_Frame(data))
-                self._tell()
+                self._wake_reader()
                 return
             frame = _Frame(data, len(self._queue) < _MOST_UNREAD)
             self._held.append(frame)
@@ -106,9 +106,9 @@ class CollectStream:
         """Release the rows that a completed checkpoint covers; None: the job is complete, and all rows count."""
         with self._lock:
             least = math.inf if checkpoint_id is None else checkpoint_id
-            self._queue.extend(f for f in self._held if f.data.behind_checkpoint < least)
-            self._held = [f for f in self._held if f.data.behind_checkpoint >= least]
-            self._tell()
+            self._queue.extend(f for f in self._held if f.data.after_checkpoint < least)
+            self._held = [f for f in self._held if f.data.after_checkpoint >= least]
+            self._wake_reader()
 
     def restart(self, vertices: Collection[ExecutionVertexId]) -> bool:
         """These subtasks begin again: drop their rows that nobody has seen.
@@ -131,7 +131,7 @@ class CollectStream:
         with self._lock:
             self._failure = failure
             self._is_ended = True
-            self._tell()
+            self._wake_reader()
 
     def batches(self) -> Iterator[list[Any]]:
         """Yield lists of rows. Raises JobExecutionError at the end of a failed job."""
@@ -155,7 +155,7 @@ class CollectStream:
             self._grant(DriverCredit(frame.data.stream, frame.data.attempt_id, 1))
         return frame.data.payload, False
 
-    def _tell(self) -> None:
+    def _wake_reader(self) -> None:
         """A reader is to look again. Call it with the lock held."""
         if self._unchanged.locked():
             self._unchanged.release()
@@ -169,7 +169,7 @@ class CollectStream:
                     self._handed_out.add(frame.data.attempt_id.execution_vertex_id)
                     return frame
                 if self._is_ended:
-                    self._tell()  # Another reader.
+                    self._wake_reader()  # Another reader.
                     return None
             self._unchanged.acquire()
 

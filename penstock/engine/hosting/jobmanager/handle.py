@@ -255,7 +255,7 @@ class JobHandle(Requirements):
         return interrupted(self._interruptible)
 
     def suspend(self, cause: str) -> None:
-        """End the job here and give its lease back: another driver goes on with it at once."""
+        """End the job here and give its lease back: another driver continues the job at once."""
         self.manager.parts.guard.gives_back = True
         self.manager.run_soon(lambda: self.manager.shell.suspend(cause))
 

@@ -266,7 +266,7 @@ class JobManager:
     @property
     def failure_text(self) -> str | None:
         """The first failure, with its kind. A user's traceback ends with its kind anyway."""
-        return None if self.failure is None else _told(self.failure)
+        return None if self.failure is None else _headline(self.failure)
 
     def _failure_text(self) -> str | None:
         if self.status in {JobStatus.FAILED, JobStatus.SUSPENDED}:
@@ -285,7 +285,7 @@ class JobManager:
     # ------------------------------------------------------------------ Listener of the control server
 
     def received(self, role: int, message: Any, control: ControlLink) -> ids.ResourceId | None:
-        """Handle one message. Returns: the sender's id, if the message tells it."""
+        """Handle one message. Returns: the sender's id, if the message has it."""
         if isinstance(message, messages.Heartbeat):
             self._on_heartbeat(role, message, control)
             return message.resource_id
@@ -356,7 +356,7 @@ def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_until_complete(asyncio.sleep(0))
 
 
-def _told(failure: messages.FailureInfo) -> str:
+def _headline(failure: messages.FailureInfo) -> str:
     if failure.is_user_code or failure.kind in failure.text:
         return failure.text
     return f"{failure.kind}: {failure.text}"
@@ -374,20 +374,22 @@ def _recorded_or_left(parts: JobParts, result: RecordedResult) -> str | None:
         return parts.guard.end(result)
     return (
         f"this driver can run the job no more: {gone}. Its entry for high availability stays: "
-        "another driver, or this program when it is started again, goes on with it. Here it ended "
-        f"with: {result.failure}"
+        "another driver, or this program when it is started again, continues the job. Here it "
+        f"ended with: {result.failure}"
     )
 
 
-def _on_task_state(own: JobManager, told: messages.TaskStateChanged) -> None:
-    if told.io is not None:
-        own.parts.observer.observe(messages.TaskIoReported(((told.attempt_id, told.io),), now_ms()))
-    own.shell.feed_job(messages.TaskReported(told, now_ms()))
+def _on_task_state(own: JobManager, message: messages.TaskStateChanged) -> None:
+    if message.io is not None:
+        own.parts.observer.observe(
+            messages.TaskIoReported(((message.attempt_id, message.io),), now_ms())
+        )
+    own.shell.feed_job(messages.TaskReported(message, now_ms()))
 
 
-def _on_acknowledged(own: JobManager, told: messages.AcknowledgeCheckpoint) -> None:
-    own.parts.observer.observe(told)
-    own.shell.feed_job(messages.CheckpointAcknowledged(told, now_ms()))
+def _on_acknowledged(own: JobManager, message: messages.AcknowledgeCheckpoint) -> None:
+    own.parts.observer.observe(message)
+    own.shell.feed_job(messages.CheckpointAcknowledged(message, now_ms()))
 
 
 def _on_slot_freed(own: JobManager, message: messages.SlotFreed) -> None:
@@ -406,24 +408,24 @@ def _on_offers(own: JobManager, message: messages.OfferSlots) -> None:
 _TAKEN: Final[dict[type, Callable[[JobManager, Any], None]]] = {
     messages.TaskStateChanged: _on_task_state,
     messages.AcknowledgeCheckpoint: _on_acknowledged,
-    messages.DeclineCheckpoint: lambda own, told: own.shell.feed_job(
-        messages.CheckpointDeclined(told, now_ms())
+    messages.DeclineCheckpoint: lambda own, message: own.shell.feed_job(
+        messages.CheckpointDeclined(message, now_ms())
     ),
-    messages.WaitsForFinalCheckpoint: lambda own, told: own.shell.feed_job(
-        messages.FinalCheckpointAwaited(told.attempt_id, now_ms())
+    messages.WaitsForFinalCheckpoint: lambda own, message: own.shell.feed_job(
+        messages.FinalCheckpointAwaited(message.attempt_id, now_ms())
     ),
-    messages.PartitionDataProduced: lambda own, told: own.shell.feed_job(told),
-    messages.ProcessStopped: lambda own, told: own.watch.stopped(told.resource_id),
+    messages.PartitionDataProduced: lambda own, message: own.shell.feed_job(message),
+    messages.ProcessStopped: lambda own, message: own.watch.stopped(message.resource_id),
     messages.OfferSlots: _on_offers,
     messages.SplitRequest: JobManager._on_reader,
     messages.SourceEvent: JobManager._on_reader,
     messages.ReportedWatermark: JobManager._on_reader,
     messages.DriverData: JobManager._on_driver_data,
-    messages.UserOutput: lambda own, told: own.parts.observer.observe(told),
-    messages.LogEvents: lambda own, told: own.parts.observer.observe(told),
-    messages.TaskManagerAnswer: lambda own, told: own.questions.answered(told),
+    messages.UserOutput: lambda own, message: own.parts.observer.observe(message),
+    messages.LogEvents: lambda own, message: own.parts.observer.observe(message),
+    messages.TaskManagerAnswer: lambda own, message: own.questions.answered(message),
     messages.SlotFreed: _on_slot_freed,
-    messages.MetricsReport: lambda own, told: own.parts.observer.observe(told),
+    messages.MetricsReport: lambda own, message: own.parts.observer.observe(message),
 }
 
 

@@ -3,8 +3,6 @@ loop only.
 
 One event at a time goes into a machine. Its effects are carried out in order, and events that they
 cause wait until then. The shell itself decides nothing; the machines do.
-
-What else has to know that another generation of a job begins, beside its tasks.
 """
 
 from __future__ import annotations
@@ -46,12 +44,12 @@ from penstock.engine.model.states import ExecutionState, JobStatus
 _LOG: Final = logging.getLogger(__name__)
 
 
-def tell_of_generation(
+def announce_generation(
     effect: messages.GraphReplaced, coordinators: Coordinators, observer: JobObserver
 ) -> None:
-    """Tell enumerators how many readers they have from now on, and observers what the job looks like.
+    """Notify enumerators of their new number of readers, and observers of the new job graph.
 
-    Their state follows, unless there is no checkpoint: then they begin without any.
+    The enumerators get their state later. Without a checkpoint they begin without state.
     """
     parallelism = parallelism_of(effect.job_graph)
     coordinators.rescale({
@@ -173,8 +171,8 @@ class MachineShell:
         """
         self._feed(self._send_to_task, (attempt_id, message))
 
-    def _send_to_task(self, told: tuple[AttemptId, object]) -> None:
-        attempt_id, message = told
+    def _send_to_task(self, event: tuple[AttemptId, object]) -> None:
+        attempt_id, message = event
         resource_id = self.where.get(attempt_id)
         if resource_id is not None:
             self.links.send(resource_id, message)
@@ -246,10 +244,10 @@ class MachineShell:
                 reason = f"{effect.reason}; {host}".removesuffix(".")
                 lacks = f"{effect.available} of {effect.wanted}"
                 _LOG.warning("job=%s slots=%s MISSING cause=%s", self.job_id, lacks, reason)
-                told = messages.NotEnoughResources(
+                missing = messages.NotEnoughResources(
                     effect.available, reason, now_ms(), effect.is_final
                 )
-                self.feed_job(told)
+                self.feed_job(missing)
 
     def _do_deploy(self, effect: messages.DeployTask) -> None:
         key = effect.deployment.chain_blob
@@ -295,7 +293,7 @@ class MachineShell:
         )
 
     def _do_discard(self, effect: messages.DiscardCheckpoint) -> None:
-        # A driver that goes on with the failed job begins with it.
+        # A driver that continues the failed job begins with it.
         is_failed = self.status is JobStatus.FAILED
         if not is_failed or self.guard.why_left(self._parts.provider.gone) is None:
             self._checkpoints.keep(effect)
@@ -359,7 +357,7 @@ class MachineShell:
         """Another generation begins. Rows that the program has seen may come again, unless the former one has handed over."""
         kept = effect.kept
         self.where = {one: place for one, place in self.where.items() if one.vertex_id in kept}
-        tell_of_generation(effect, self._coordinators, self._parts.observer)
+        announce_generation(effect, self._coordinators, self._parts.observer)
         if not effect.is_planned and not self._streams.restart(set(effect.former)):
             self.feed_job(messages.FailJob(_not_restartable(_HANDED_OUT), now_ms()))
 
@@ -399,7 +397,7 @@ class MachineShell:
             self.links.send(resource_id, answer)
 
     def end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
-        """Tell it and its supervisor to end, and let the host clean up after both."""
+        """Order a TaskManager and its supervisor to end, and let the host clean up after both."""
         self.links.end(resource_id, reason)
         self._parts.provider.stop(resource_id)
 

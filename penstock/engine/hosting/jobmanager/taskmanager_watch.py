@@ -35,8 +35,8 @@ from penstock.engine.model.job_events import TaskManagerLost, TaskManagerStarved
 from penstock.engine.model.options.cluster import HeartbeatOptions, TaskManagerOptions
 
 # ---------------------------------------------------------------------- host watch
-# Tells the machines of a job what changes at its host: executors that leave, and executors that
-# have come.
+# Reports to the machines of a job what changes at its host: executors that leave, and executors
+# that have come.
 #
 # On the JobManager's loop only. Source: Flink has no host that announces an end; there a
 # TaskManager is lost, or not.
@@ -137,7 +137,7 @@ class _Patience:
 
 @dataclass(slots=True)
 class _Signs:
-    """What is known of one TaskManager. `progress`: as its supervisor told it last.
+    """What is known of one TaskManager. `progress`: as its supervisor reported it last.
 
     `silent_since_ms`: None while it is heard.
     """
@@ -148,7 +148,9 @@ class _Signs:
 
 
 class TaskManagerWatch:
-    """Gets signs of life and ends; tells the machines which TaskManagers are lost. `host`: looks at their executors."""
+    """Gets signs of life and ends, and reports lost TaskManagers to the machines. `host`: looks at
+    their executors.
+    """
 
     def __init__(
         self,

@@ -50,8 +50,8 @@ class RemoteClient:
         self._send(FrameType.ALL_READ, b"")
 
     def task_event(self, event: object) -> None:
-        told = TaskEventFor(self._partition_id, event)
-        self._send(FrameType.TASK_EVENT, pickle.dumps(told, protocol=5))
+        message = TaskEventFor(self._partition_id, event)
+        self._send(FrameType.TASK_EVENT, pickle.dumps(message, protocol=5))
 
     def cancel(self) -> None:
         if self._connection.channels.pop(self._number, None) is not None:

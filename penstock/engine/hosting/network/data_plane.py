@@ -116,9 +116,9 @@ class DataPlane:
         on_error: Callable[[ResultPartition, Exception], Exception] = lambda _, error: error,
         on_broken: Callable[[], None] = lambda: None,
     ) -> None:
-        """`max_buffer_bytes`: largest frame with several records. `on_error`: told of a record that
-        cannot be encoded; returns the error for its consumer. `on_broken`: told when an error has
-        ended the network thread. Both are called on that thread.
+        """`max_buffer_bytes`: largest frame with several records. `on_error`: gets the error about
+        a record that cannot be encoded; returns the error for its consumer. `on_broken`: called
+        when an error has ended the network thread. Both are called on that thread.
         """
         self.resource_id = resource_id
         self.network = network or NetworkSettings()
@@ -293,9 +293,9 @@ class DataPlane:
         handle(self, connection, frame)
 
     def _handle_task_event(self, _connection: DataConnection, frame: DataFrame) -> None:
-        told = decode(bytes(frame.payload))
-        if isinstance(told, TaskEventFor):
-            self.task_events.publish(told.partition_id, told.event)
+        message = decode(bytes(frame.payload))
+        if isinstance(message, TaskEventFor):
+            self.task_events.publish(message.partition_id, message.event)
 
     def _handle_request(self, connection: DataConnection, frame: DataFrame) -> None:
         request = decode(bytes(frame.payload))
@@ -324,7 +324,7 @@ class DataPlane:
         partition: ResultPartition,
     ) -> None:
         def failed(error: Exception) -> None:
-            """Tell the consumer of an error too: the producing task may have ended, and then the
+            """Send the error to the consumer too: the producing task may have ended, and then the
             consumer has to fail.
             """
             text = str(self._on_error(partition, error)).encode()

@@ -90,7 +90,9 @@ def read_header(data: bytes | memoryview) -> tuple[int, ...]:
 
 _READ_SIZE: Final = 256 * 1024
 _GLANCE: Final = 4096
-"""Behind a long payload there is often another one: so little is read, and copied, to see its length."""
+"""After a long payload there is often another one: only this number of bytes is read, and copied,
+to see its length.
+"""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,9 @@
 """State of a handover that goes from one TaskManager to another without the checkpoint directory.
 
-A TaskManager keeps the bytes of the snapshots that it wrote for the handover, as far as there is room. Whoever goes on from
-them asks for one part of a file after the other, by its path, which is random and never reused. The files are there all
-the same: whatever goes wrong here, they are read. Source: none; Flink reads the files.
+A TaskManager keeps the bytes of the snapshots that it wrote for the handover, as far as there is
+room. The task that starts from them asks for one part of a file after the other, by the file's
+path, which is random and never reused. The files are written anyway: whatever goes wrong here, they
+are read. Source: none; Flink reads the files.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _CHECK_S: Final = 0.05
 
 
 class HandedState:
-    """What a TaskManager keeps. Any thread. `call_later`: calls after so many ms, on any thread."""
+    """What a TaskManager keeps. Any thread. `call_later`: calls after a number of ms, on any
+    thread.
+    """
 
     def __init__(self, call_later: Callable[[int, Callable[[], None]], object]) -> None:
         self._call_later = call_later
@@ -99,7 +102,9 @@ def answer(
 
 
 class StateReceiver:
-    """The asking end: a channel of a connection, told by the network thread. `take` is for the task that needs the state."""
+    """The asking end: a channel of a connection, fed by the network thread. `take` is for the task
+    that needs the state.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -143,16 +148,16 @@ class StateReceiver:
             self._frames = []
             self._changed.notify_all()
 
-    def take(self, patience_s: float, check_goes_on: Callable[[], None]) -> bytes | None:
+    def take(self, patience_s: float, check_continues: Callable[[], None]) -> bytes | None:
         """Wait, and return the bytes, which nobody has checked yet; None: they are not kept there, or nothing came for so long.
 
-        Raises: what `check_goes_on` raises, which is called again and again.
+        Raises: what `check_continues` raises, which is called again and again.
         """
         try:
             with self._changed:
                 left_s, before = patience_s, 0
                 while self._filled < self._size and not self._has_failed and left_s > 0:
-                    check_goes_on()
+                    check_continues()
                     if not self._changed.wait(_CHECK_S):
                         left_s -= _CHECK_S
                     if self._filled > before:

@@ -1,16 +1,17 @@
 """Connections to other TaskManagers: dialled, authenticated, and one for each pair.
 
-If both dial at once, the connection of the smaller resource id is kept; the other side is told so
-and waits for it. Handshakes block, so they run on short-lived threads, never on the network thread.
+If both dial at once, the connection of the smaller resource id is kept; the other side gets a
+notice and waits for it. Handshakes block, so they run on short-lived threads, never on the network
+thread.
 
-Unix sockets between TaskManagers of one machine. For a megabyte they need half the system time
-of loopback TCP.
+TaskManagers of one machine use Unix sockets. For a megabyte these need half the system time of
+loopback TCP.
 
 A TaskManager has a TCP port, and also listens under a name in Linux's abstract namespace. A process
 that finds the name is in the same network namespace, so TaskManagers need not know which hosts are
-one machine. Only processes of the job can tell the name in advance. Both ends ask the kernel whether the
-other one is of the same user (`wire.local_peer`). What they send stays in the kernel, so it is not encrypted.
-Without such a namespace (macOS), or without the name, TCP is used.
+one machine. Only processes of the job can compute the name in advance. Both ends ask the kernel
+whether the other one is of the same user (`wire.local_peer`). What they send stays in the kernel,
+so it is not encrypted. Without such a namespace (macOS), or without the name, TCP is used.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class RemoteView:
             self._view.new_buffer_size(frame_bytes)
 
     def limit_rows(self, rows: int | None) -> None:
-        """The consumer lets so many records wait; None: any number. Network thread."""
+        """The consumer lets `rows` records wait; None: any number. Network thread."""
         if self._view is not None:
             self._view.limit_rows(rows)
 

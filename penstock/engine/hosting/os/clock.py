@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -115,6 +115,7 @@ def _run(
 
 
 _WAKING_S: Final = 0.00005
+_TURN_S: Final = 0.002
 
 
 def monotonic_ms() -> int:
@@ -125,6 +126,16 @@ def monotonic_ms() -> int:
 def wall_ms() -> int:
     """Since 1970, roughly equal on all machines. It may be set back."""
     return time.time_ns() // 1_000_000
+
+
+def giving_way(parts: Iterable[T]) -> Iterator[T]:
+    """Pass on the parts of long work that is not urgent, and give way after each 2 ms of it."""
+    began = time.perf_counter()
+    for one in parts:
+        yield one
+        if time.perf_counter() - began > _TURN_S:
+            give_way()
+            began = time.perf_counter()
 
 
 def give_way() -> None:

@@ -50,7 +50,9 @@ class Files(Protocol):
         """Return the URI from which `open_files` gets this path."""
 
     def path_of(self, uri: str) -> str | None:
-        """Return the path of a URI. None: it belongs to another file system, or cannot be told without opening one."""
+        """Return the path of a URI. None: it belongs to another file system, or is unknown without
+        opening one.
+        """
 
     def create(self, path: str) -> ByteSink:
         """Create a file and its folders. It is written in order, and is complete and durable once it is closed."""
@@ -156,7 +158,7 @@ def check_private(uri: str) -> None:
     """
     folder = local_path(uri)
     if folder is not None:
-        with contextlib.suppress(OSError):  # Whoever writes there tells what is wrong.
+        with contextlib.suppress(OSError):  # Whoever writes there reports what is wrong.
             private_files.check_folder(folder)
 
 

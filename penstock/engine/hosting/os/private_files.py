@@ -324,7 +324,7 @@ def _check_file(found: os.stat_result, place: str, asked: str, *, is_fresh: bool
         raise NotPrivate(
             f"the file system of {place!r} gives files an owner and a mode of its own: a new file "
             f"belongs to {_user(found.st_uid)} with {_mode(found)}, so "
-            "nobody could tell later whether other users have changed it. Mount it with your user "
+            "nobody could see later whether other users have changed it. Mount it with your user "
             "as owner and without write permission of others, or use another file system."
         )
     if not _is_trusted(found.st_uid):

@@ -22,15 +22,17 @@ _AT_ONCE: Final = 1000
 
 
 def s3_objects(uri: str) -> S3Objects | None:
-    """Return the objects of a URI's server. None: boto3 is not installed, or the URI says what boto3 is not told that way."""
+    """Return the objects of a URI's server. None: boto3 is not installed, or the URI has options
+    that boto3 does not take.
+    """
     parts = urlsplit(uri)
     query = dict(parse_qsl(parts.query))
     if parts.scheme != "s3" or not query.keys() <= KNOWN:
         return None
     if importlib.util.find_spec("boto3") is None:
         return None
-    told = tuple(sorted(query.items()))
-    return S3Objects(lambda: _client(parts.username, parts.password, told))
+    answer = tuple(sorted(query.items()))
+    return S3Objects(lambda: _client(parts.username, parts.password, answer))
 
 
 @functools.lru_cache(maxsize=16)
@@ -39,8 +41,8 @@ def _client(user: str | None, password: str | None, query: tuple[tuple[str, str]
     import boto3
     from botocore.config import Config
 
-    told = dict(query)
-    server = told.get("endpoint_override")
+    answer = dict(query)
+    server = answer.get("endpoint_override")
     settings: dict[str, Any] = {
         "request_checksum_calculation": "when_required",
         "max_pool_connections": _CONNECTIONS,
@@ -49,8 +51,8 @@ def _client(user: str | None, password: str | None, query: tuple[tuple[str, str]
         settings["s3"] = {"addressing_style": "path"}
     return boto3.session.Session().client(
         "s3",
-        region_name=told.get("region"),
-        endpoint_url=f"{told.get('scheme', 'https')}://{server}" if server else None,
+        region_name=answer.get("region"),
+        endpoint_url=f"{answer.get('scheme', 'https')}://{server}" if server else None,
         aws_access_key_id=unquote(user) if user else None,
         aws_secret_access_key=unquote(password) if password else None,
         config=Config(**settings),
@@ -70,8 +72,10 @@ class S3Objects:
             client = self._client()
             keys = _keys(client, bucket, f"{key}/")
             while some := [{"Key": one} for _, one in zip(range(_AT_ONCE), keys, strict=False)]:
-                told = client.delete_objects(Bucket=bucket, Delete={"Objects": some, "Quiet": True})
-                _check_all_removed(told)
+                answer = client.delete_objects(
+                    Bucket=bucket, Delete={"Objects": some, "Quiet": True}
+                )
+                _check_all_removed(answer)
             client.delete_object(Bucket=bucket, Key=key)
 
     def rename(self, source: str, target: str) -> None:
@@ -88,19 +92,19 @@ class S3Objects:
         """Begin an upload, and return its id. `mark`: what `mark_of` returns of the object that it becomes."""
         bucket, key = _parted(path)
         with _os_errors(f"write {path}"):
-            told = self._client().create_multipart_upload(
+            answer = self._client().create_multipart_upload(
                 Bucket=bucket, Key=key, Metadata={_MARK: mark}
             )
-            return str(told["UploadId"])
+            return str(answer["UploadId"])
 
     def send_part(self, path: str, upload_id: str, number: int, data: bytes) -> str:
         """Send one part, counted from 1, and return its tag."""
         bucket, key = _parted(path)
         with _os_errors(f"write part {number} of {path}"):
-            told = self._client().upload_part(
+            answer = self._client().upload_part(
                 Bucket=bucket, Key=key, UploadId=upload_id, PartNumber=number, Body=data
             )
-            return str(told["ETag"])
+            return str(answer["ETag"])
 
     def complete_upload(self, path: str, upload_id: str, etags: Sequence[str]) -> bool:
         """Make an object of the parts. False: there is no such upload (any more)."""
@@ -172,8 +176,8 @@ def _parted(path: str) -> tuple[str, str]:
     return bucket, key
 
 
-def _check_all_removed(told: Mapping[str, Any]) -> None:
-    for one in told.get("Errors", ()):
+def _check_all_removed(answer: Mapping[str, Any]) -> None:
+    for one in answer.get("Errors", ()):
         raise OSError(f"{one.get('Key')}: {one.get('Code')}: {one.get('Message')}")
 
 

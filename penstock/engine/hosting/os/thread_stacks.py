@@ -1,9 +1,8 @@
-"""Looks at the threads of this process: all of them once, or some of them again and again.
+"""Stacks of the threads of this process: of all of them once, or of some of them again and again.
 
-Python tells no state of a thread. So a dump takes what Linux says of it, and a sample asks whether the thread has used a
-processor since the last one. Source: Flink JvmUtils, ThreadInfoSampleService.
-
-The frames of all threads of this process. Knows no thread.
+Python reports no state of a thread. So a dump takes the state that Linux reports, and a sample asks
+whether the thread has used a processor since the last sample. Source: Flink JvmUtils,
+ThreadInfoSampleService.
 """
 
 from __future__ import annotations
@@ -41,7 +40,9 @@ def thread_frames() -> dict[int, FrameType]:
 
 
 class ThreadState(StrEnum):
-    """As far as the operating system tells it, in Java's words. Who waits for the interpreter's lock counts as waiting."""
+    """The state that the operating system reports, in Java's words. A thread that waits for the
+    interpreter's lock counts as waiting.
+    """
 
     RUNNABLE = "RUNNABLE"
     WAITING = "WAITING"
@@ -156,7 +157,7 @@ def sample_stacks(
 
 
 def _has_run(before: int | None, after: int | None, elapsed_ns: int) -> bool:
-    """Whether a thread has used a processor. True where nobody tells."""
+    """Whether a thread has used a processor. True where that is unknown."""
     if before is None or after is None:
         return True
     return after - before >= _LEAST_SHARE * elapsed_ns
@@ -189,9 +190,11 @@ def _stacks(
 
 
 def _cpu_ns(native_id: int) -> int | None:
-    """Return for how long a thread of this process has run or waited for a processor; None: nobody tells, or it has ended."""
+    """Return for how long a thread of this process has run or waited for a processor; None:
+    unknown, or the thread has ended.
+    """
     try:
-        told = (_TASKS / str(native_id) / "schedstat").read_text("ascii").split()
-        return int(told[0]) + int(told[1])
+        numbers = (_TASKS / str(native_id) / "schedstat").read_text("ascii").split()
+        return int(numbers[0]) + int(numbers[1])
     except (OSError, ValueError, IndexError):
         return None

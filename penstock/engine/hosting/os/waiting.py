@@ -38,13 +38,13 @@ class Given(StrEnum):
 
 @dataclass(slots=True)
 class _Readers:
-    """`all`: the readers of one job. `waiting`: those that wait at this moment. `tell`: shows the job's error, which no reader has
-    been given yet; None: there is none.
+    """`all`: the readers of one job. `waiting`: those that wait at this moment. `notify`: shows the
+    job's error, which no reader has been given yet; None: there is none.
     """
 
     all: int = 0
     waiting: int = 0
-    tell: Callable[[], None] | None = None
+    notify: Callable[[], None] | None = None
 
 
 _READERS: Final[dict[JobId, _Readers]] = {}
@@ -77,7 +77,7 @@ class Reader:
         """The program has the job's error, or knows that there is none."""
         with _LOCK:
             if self._letting_go.alive:
-                _READERS[self._job_id].tell = None
+                _READERS[self._job_id].notify = None
 
     def let_go(self) -> None:
         """Nobody reads on. An error that no reader was given is shown now."""
@@ -90,7 +90,9 @@ class Reader:
 
 @contextlib.contextmanager
 def awaited(job_id: JobId) -> Generator[None]:
-    """Within, the program waits for the job; behind it, it knows how the job has ended."""
+    """Inside the context, the program waits for the job; after it, the program knows how the job
+    has ended.
+    """
     reader = Reader(job_id)
     try:
         with reader:
@@ -100,16 +102,17 @@ def awaited(job_id: JobId) -> Generator[None]:
         reader.let_go()
 
 
-def owe(job_id: JobId, tell: Callable[[], None]) -> Given:
-    """Say that the job has failed. `tell`: shows the error; is called if all readers go before one was given it.
+def owe(job_id: JobId, notify: Callable[[], None]) -> Given:
+    """Record that the job has failed. `notify`: shows the error; it is called if all readers end
+    before one was given the error.
 
-    Returns: when the program is given the error. NEVER: `tell` is not called.
+    Returns: when the program is given the error. NEVER: `notify` is not called.
     """
     with _LOCK:
         readers = _READERS.get(job_id)
         if readers is None:
             return Given.NEVER
-        readers.tell = tell
+        readers.notify = notify
         return Given.NOW if readers.waiting else Given.LATER
 
 
@@ -120,8 +123,8 @@ def _let_go(job_id: JobId) -> None:
         if readers.all:
             return
         del _READERS[job_id]
-    if readers.tell is not None:
-        readers.tell()
+    if readers.notify is not None:
+        readers.notify()
 
 
 class End(Protocol):

@@ -76,7 +76,7 @@ class BatchJobs:
 def _stage_settings(settings: Settings) -> StageSettings:
     return StageSettings(
         memory=settings.get(ExecutionOptions.SORTED_INPUTS_MEMORY),
-        tells_all_frames=settings.get(ErrorOptions.FULL),
+        shows_all_frames=settings.get(ErrorOptions.FULL),
         reports_metrics=bool(settings.get(MetricOptions.UPDATE_INTERVAL)),
         has_user_metrics=settings.get(MetricOptions.PYTHON),
     )

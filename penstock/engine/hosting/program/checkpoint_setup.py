@@ -118,7 +118,7 @@ def _built(
     _check_places(storage, places, directory, is_periodic=wanted.is_periodic, say=around.say)
     completed = _found(storage, places, around)
     if completed and not around.pointers:
-        _tell_of_empty_starts(job_graph, completed[-1], around)
+        _warn_of_empty_starts(job_graph, completed[-1], around)
     wanted = replace(wanted, first_id=storage.next_id())
     tasks = TaskCheckpointing(
         directory,
@@ -161,11 +161,11 @@ def _directory(
             "as file:///mnt/checkpoints, hdfs://namenode/checkpoints or "
             "s3://bucket/checkpoints."
         )
-    beside = places.savepoints or places.restored
+    given = places.savepoints or places.restored
     # Only its file system matters; nothing but savepoints is written below it.
-    if beside is not None:
-        folder, name = file_systems.parted(beside)
-        return folder if name == METADATA else beside, False
+    if given is not None:
+        folder, name = file_systems.parted(given)
+        return folder if name == METADATA else given, False
     if around.shares_files:  # Only a name; nothing is made there.
         return f"{tempfile.gettempdir()}/{_PREFIX}{secrets.token_hex(8)}", False
     return None, False
@@ -234,7 +234,7 @@ def _found(
     return (_owned(checkpoint, storage, places),)
 
 
-def _tell_of_empty_starts(
+def _warn_of_empty_starts(
     job_graph: JobGraph, checkpoint: CompletedCheckpoint, around: Surroundings
 ) -> None:
     """Warn of each operator that starts empty while others find their state."""

@@ -23,7 +23,7 @@ from penstock.engine.hosting.jobmanager.ha.recovery import (
     drop_leftovers,
     ended_elsewhere,
     finish_recorded,
-    told_of_recovery,
+    recovery_text,
 )
 from penstock.engine.hosting.jobmanager.ha.settings import ha_settings_of
 from penstock.engine.hosting.jobmanager.ha.store import Ended
@@ -200,10 +200,10 @@ class ClusterExecutor:
         """Run the job of a claim; if its end was recorded already, only carry that out again."""
         try:
             if claim.result is not None:
-                say(told_of_recovery(claim))
+                say(recovery_text(claim))
                 return finish_recorded(claim, claim.result)
             if claim.is_recovered:
-                say(told_of_recovery(claim))
+                say(recovery_text(claim))
                 settings = self.settings_of(claim.job.program)
                 if not claim.keeper.former_checkpoints:
                     drop_leftovers(claim.job)

@@ -115,16 +115,16 @@ def check_sizes(job_graph: JobGraph) -> None:
             )
 
 
-def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int = 0) -> None:
+def check_resources(provider: TaskManagerProvider, needed: Needed, extra: int = 0) -> None:
     """Refuse a job for which the host is too small, instead of waiting for it.
 
-    `beside`: task slots for what Spark computes meanwhile. Raises: NoResourceAvailable with what is
+    `extra`: task slots for what Spark computes meanwhile. Raises: NoResourceAvailable with what is
     asked, what is there, and what to change.
     """
     slots = provider.slots_per_taskmanager
     usual = -(-needed.get(UNSIZED, 0) // slots)
     sized = {size: count for size, count in needed.items() if size}
-    wanted = provider.task_slots_for({UNSIZED: usual, **sized}) + beside
+    wanted = provider.task_slots_for({UNSIZED: usual, **sized}) + extra
     limit = provider.max_taskmanagers(wanted)
     if limit is not None and wanted > limit and SESSION_JOBS.drop_forgotten():
         limit = provider.max_taskmanagers(wanted)
@@ -132,7 +132,7 @@ def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int =
         return
     parts = [f"{usual} TaskManagers of {counted(slots, 'slot')}"] if usual else []
     parts += [f"{count} of {describe(size)}" for size, count in sized.items()]
-    parts += ["a task slot for Spark to compute its DataFrames"] if beside else []
+    parts += ["a task slot for Spark to compute its DataFrames"] if extra else []
     held = -(-sum(job.slots() for job in SESSION_JOBS.running) // slots)
     raise NoResourceAvailable(
         f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, "

@@ -150,7 +150,7 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
             ),
             watch=_watch_settings(settings),
             checks_threads=settings.get(TaskOptions.CHECK_THREADS),
-            tells_all_frames=settings.get(ErrorOptions.FULL),
+            shows_all_frames=settings.get(ErrorOptions.FULL),
             job_parameters=tuple(program.job_parameters.items()),
             network=network_settings_of(settings),
             blocking=blocking_settings_of(settings),

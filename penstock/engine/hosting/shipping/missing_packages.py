@@ -1,6 +1,8 @@
-"""Packages that a program imports on the driver and that are not shipped: who misses one is told which, and what to do.
+"""Packages that a program imports on the driver and that are not shipped. An import error on an
+executor names the package and what to do.
 
-Is found last, when nobody else has found the module, so an executor that has the package never comes here.
+The finder comes last, after all others have failed, so an executor that has the package never gets
+here.
 """
 
 from __future__ import annotations
@@ -49,14 +51,16 @@ def missing_packages(archive: bytes) -> MissingPackages:
         return MissingPackages({})
     with zipfile.ZipFile(BytesIO(archive)) as modules:
         try:
-            told = modules.read(FILE)
+            data = modules.read(FILE)
         except KeyError:
             return MissingPackages({})
-    return MissingPackages(json.loads(told))
+    return MissingPackages(json.loads(data))
 
 
 def install(archives: Sequence[bytes]) -> list[MetaPathFinder]:
-    """Tell of the packages that these archives name, from now on. Returns: what `uninstall` takes."""
+    """Explain imports of the packages that these archives name, from now on. Returns: what
+    `uninstall` takes.
+    """
     found: list[MetaPathFinder] = [one for one in map(missing_packages, archives) if one]
     sys.meta_path.extend(found)
     return found

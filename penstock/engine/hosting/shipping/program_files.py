@@ -124,8 +124,8 @@ class _Entry:
 def _faults(entries: Sequence[_Entry]) -> Iterator[tuple[str, str]]:
     """Names of what does not stay inside, and why.
 
-    Paths are compared as texts. So nothing may lie behind a link of the archive, and no link may go up behind a name: there
-    the text does not say where it leads.
+    Paths are compared as texts. So no path may contain a link of the archive, and no link may have
+    `..` after a name: there the text does not say where it leads.
     """
     links = {_normal(one.name) for one in entries if one.link is not None}
     for one in entries:
@@ -143,7 +143,7 @@ def _faults(entries: Sequence[_Entry]) -> Iterator[tuple[str, str]]:
         elif one.is_special:
             yield one.name, "is a device or a pipe"
         elif not links.isdisjoint(_above(folder)):
-            yield one.name, "lies behind a link of the archive"
+            yield one.name, "is reached through a link of the archive"
 
 
 def _in_zip(path: str) -> Iterator[_Entry]:
@@ -177,7 +177,7 @@ def _leaves(name: str) -> bool:
 
 
 def _goes_up_inside(path: str) -> bool:
-    """Whether `..` stands behind a name."""
+    """Whether `..` follows a name."""
     parts = [part for part in _slashed(path).split("/") if part not in {"", "."}]
     return ".." in [part for place, part in enumerate(parts) if set(parts[:place]) - {".."}]
 

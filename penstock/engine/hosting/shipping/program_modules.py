@@ -166,8 +166,8 @@ def _paths(one: Distribution, name: str) -> Iterator[str]:
         if folder and file.partition(".")[0] == "__init__":
             yield folder
     if not record:  # Debian's packages and old setup.py: these name no file that can be compared.
-        told = one.read_text("top_level.txt")
-        for top in told.split() if told else [name.replace("-", "_")]:
+        listed = one.read_text("top_level.txt")
+        for top in listed.split() if listed else [name.replace("-", "_")]:
             yield top
             yield f"{top}.py"
             for suffix in _SUFFIXES:
@@ -290,7 +290,7 @@ def _contents(root: str, files: Iterable[_File]) -> dict[str, bytes]:
 
 
 MODULES_LIMIT_BYTES: Final = 32 * 1024 * 1024
-_BESIDE_LIMIT: Final = 4 * 1024 * 1024
+_NEXT_TO_MAIN_BYTES: Final = 4 * 1024 * 1024
 _NEVER_SHIPPED: Final = frozenset({
     "__main__",
     "penstock",
@@ -313,7 +313,7 @@ def user_modules_archive(python_files: Sequence[str] = ()) -> bytes:
     """
     ownership = Ownership()
     loaded, foreign, places = _loaded_modules(ownership)
-    contents = {**companions(places, ownership), **modules_beside_main(ownership), **loaded}
+    contents = {**companions(places, ownership), **modules_next_to_main(ownership), **loaded}
     for path in python_files:
         contents.update(_named_file(Path(local_path(path) or path)))
     if foreign:
@@ -427,8 +427,10 @@ def _source_of(module: Any, path: str) -> bytes | None:
     return None
 
 
-def modules_beside_main(ownership: Ownership) -> dict[str, bytes]:
-    """Return the program's own modules next to the main script, which functions may import later; at most `_BESIDE_LIMIT`."""
+def modules_next_to_main(ownership: Ownership) -> dict[str, bytes]:
+    """Return the program's own modules next to the main script, which functions may import later;
+    at most `_NEXT_TO_MAIN_BYTES`.
+    """
     main = sys.modules.get("__main__")
     script = getattr(main, "__file__", None)
     if not isinstance(script, str) or not os.path.isfile(script):
@@ -453,7 +455,7 @@ def modules_beside_main(ownership: Ownership) -> dict[str, bytes]:
             continue
         with contextlib.suppress(OSError):
             total += os.path.getsize(path)
-            if total > _BESIDE_LIMIT:
+            if total > _NEXT_TO_MAIN_BYTES:
                 break
             found[inside] = Path(path).read_bytes()
     return found

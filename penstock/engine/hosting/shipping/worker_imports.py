@@ -40,7 +40,7 @@ class Appended:
 
 class _Installed(NamedTuple):
     """State of a worker. `folder`: its own folder. `paths`: importable. `directory`: where
-    functions work; None: anywhere. `missing`: finders that tell of packages that are not there.
+    functions work; None: anywhere. `missing`: finders that explain which packages are not there.
     """
 
     names: tuple[str, ...]

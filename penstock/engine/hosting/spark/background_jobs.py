@@ -91,20 +91,20 @@ class BackgroundJobs:
             target=self._cancel_later, args=(name, wait_s), name=title, daemon=True
         ).start()
 
-    def close(self, told: set[ResourceId]) -> None:
+    def close(self, ending: set[ResourceId]) -> None:
         """End all. Never raises. Tasks that wait for a core are cancelled; the others get time to
-        end. `told`: those that were told to end.
+        end. `ending`: those that were ordered to end.
 
-        Spark's knowledge of running tasks is slightly outdated, and a process whose Spark task
-        is cancelled while it starts outlives this by seconds. So this first waits a moment, in
-        which a starting one ends by itself.
+        Spark's knowledge of running tasks is slightly outdated, and a process whose Spark task is
+        cancelled while it starts outlives this by seconds. So this first waits a moment, in which a
+        starting one ends by itself.
         """
         self._is_closing = True
         deadline = time.monotonic() + STOP_WAIT_S
         moment = time.monotonic() + _STARTING_S
-        for name in self.running() - told:
+        for name in self.running() - ending:
             self.threads[name].join(max(0.0, moment - time.monotonic()))
-        for name in self.running() - told:
+        for name in self.running() - ending:
             self.cancel_queued(name, deadline)
         for name in self.running():
             self.threads[name].join(max(0.0, deadline - time.monotonic()))

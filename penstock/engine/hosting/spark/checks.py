@@ -76,16 +76,16 @@ def check_configuration(conf: Mapping[str, str], master: str) -> list[str]:
     for finding in findings:
         if JobKind.STREAMING in finding.stops:
             raise ConfigurationError(f"{finding.what}. {finding.remedy}.")
-    return [_told(one) for one in findings if not one.stops and not one.is_hint]
+    return [_text(one) for one in findings if not one.stops and not one.is_hint]
 
 
 def network_warnings(conf: Mapping[str, str], master: str) -> list[str]:
     """Check what holds for BATCH jobs too: whether Spark protects its connections. Returns: warnings."""
     finding = _unprotected_network(Configured(conf, master))
-    return [] if finding is None else [_told(finding)]
+    return [] if finding is None else [_text(finding)]
 
 
-def _told(finding: Finding) -> str:
+def _text(finding: Finding) -> str:
     return f"{finding.what}; {finding.remedy}"
 
 

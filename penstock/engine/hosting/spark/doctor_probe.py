@@ -1,7 +1,7 @@
 """What one Spark task checks where it runs: versions, folders, and connections to the driver and to
 other tasks.
 
-Runs in Spark's Python worker, imported from the shipped archive only, and leaves nothing behind.
+Runs in Spark's Python worker, imported from the shipped archive only, and removes what it made.
 Uses the standard library only, because it must report which packages are missing.
 
 JSON lines over an authenticated socket, between probes and the driver. Nothing is unpickled.
@@ -45,8 +45,8 @@ class Lines:
         self.sock = sock
         self._received = b""
 
-    def send(self, told: Any) -> None:
-        self.sock.sendall(json.dumps(told).encode() + b"\n")
+    def send(self, data: Any) -> None:
+        self.sock.sendall(json.dumps(data).encode() + b"\n")
 
     def receive(self) -> Any:
         """Return the next line; None: the other side has closed.

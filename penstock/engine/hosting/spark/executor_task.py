@@ -1,5 +1,5 @@
-"""Functions that Spark's Python worker runs for TaskManagers. They are shipped by value and leave
-nothing behind.
+"""Functions that Spark's Python worker runs for TaskManagers. They are shipped by value, and no
+module of theirs stays in the worker.
 
 They put the shipped package on the path, run the supervisor or a probe, and remove both again, so
 that the worker, which Spark reuses, is as it was. Imports nothing of Penstock at module level,

@@ -228,7 +228,7 @@ class SparkPlace:
         )
 
     def task_settings_for(self, usual: TaskSettings, _slots: int, _size: SlotSize) -> TaskSettings:
-        """The settings of a TaskManager of so many slots."""
+        """Return the settings of a TaskManager of this number of slots."""
         return usual
 
     def _taskmanager(self, name: ResourceId, start_id: str, slots: int, size: SlotSize) -> Any:
@@ -323,7 +323,7 @@ class SparkProvider(SparkPlace):
         }
 
 
-def control_endpoint_of(context: SparkContext, told: Addresses) -> Endpoint:
+def control_endpoint_of(context: SparkContext, addresses: Addresses) -> Endpoint:
     """Return where the JobManager listens and is dialled, unless it is configured.
 
     It is dialled at the driver's address as Spark's executors know it, and listens where Spark's
@@ -336,8 +336,8 @@ def control_endpoint_of(context: SparkContext, told: Addresses) -> Endpoint:
         host = (conf.get("spark.driver.host") or LOOPBACK).strip("[]")
         bind_host = (conf.get("spark.driver.bindAddress") or host).strip("[]")
     return Endpoint(
-        told.control_bind_host or bind_host,
-        told.control_ports,
-        told.control_host or host,
-        told.control_port,
+        addresses.control_bind_host or bind_host,
+        addresses.control_ports,
+        addresses.control_host or host,
+        addresses.control_port,
     )

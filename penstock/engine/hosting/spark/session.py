@@ -102,10 +102,11 @@ def active_session() -> SparkSession | None:
 
 
 def session_for(settings: Settings, cores: int, conf: Mapping[str, str]) -> SparkSession:
-    """Return the user's session, the one on the named master, or an embedded one with so many logical cores.
+    """Return the user's session, the one on the named master, or an embedded one with `cores`
+    logical cores.
 
-    The first two are used as they are. The embedded one starts anew when a job needs more cores. `conf`: Spark settings of
-    the command line. Raises ConfigurationError: it does not start.
+    The first two are used as they are. The embedded one starts anew when a job needs more cores.
+    `conf`: Spark settings of the command line. Raises ConfigurationError: it does not start.
     """
     with Embedded.lock:
         running = Embedded.session
@@ -351,12 +352,12 @@ def ensure_java() -> None:
             return
     raise ConfigurationError(
         f"Spark needs Java {_JAVA_MIN} or newer, and none was found (JAVA_HOME: {home or 'not set'}; on "
-        f"PATH: {_told(on_path, version)}). Install it (Debian: apt-get install openjdk-17-jre-headless; "
+        f"PATH: {_java_text(on_path, version)}). Install it (Debian: apt-get install openjdk-17-jre-headless; "
         "macOS: brew install openjdk@17) or set JAVA_HOME."
     )
 
 
-def _told(java: str | None, version: int | None) -> str:
+def _java_text(java: str | None, version: int | None) -> str:
     return f"{java} is Java {version}" if java and version else java or "no java"
 
 

@@ -67,8 +67,8 @@ class SparkLauncher:
     def lack_places(self, workers: set[WorkerId]) -> bool:
         return self.background_jobs.lack_places(workers)
 
-    def stop(self, worker_id: WorkerId, *, is_told: bool) -> None:
-        if is_told:
+    def stop(self, worker_id: WorkerId, *, is_notified: bool) -> None:
+        if is_notified:
             self.background_jobs.stop_later(worker_id)
         else:
             name = f"penstock-stop-{worker_id}"
@@ -85,7 +85,9 @@ class SparkLauncher:
             time.sleep(_POLL_S)
 
     def _stop_starting(self, worker_id: WorkerId) -> None:
-        """One that runs already is told when it connects."""
+        """Cancel a worker that has not started. One that runs already is ordered to end when it
+        connects.
+        """
         self.background_jobs.cancel_queued(worker_id, time.monotonic() + _CANCEL_WITHIN_S)
 
     def _package(self) -> Broadcast[bytes] | str:
@@ -140,7 +142,9 @@ def idle_workers(context: SparkContext) -> list[WorkerKind]:
 
 
 def make_room(context: SparkContext, workers: int, kind: WorkerKind | None = None) -> None:
-    """End so many idle workers of a session, because others need their task slots. `kind`: whose stay. Returns at once."""
+    """End `workers` idle workers of a session, because others need their task slots. `kind`: whose
+    stay. Returns at once.
+    """
     for pool in _pools_of(context):
         pool.make_room(workers, kind)
 

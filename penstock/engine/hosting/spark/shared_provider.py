@@ -231,8 +231,8 @@ def provider_for(
 ) -> TaskManagerProvider:
     """Return the provider of one job. `needed`: slots of each size.
 
-    A job shares workers unless it is told not to, idle workers are not kept, or there is only one port for all who dial the driver.
-    Raises: ConfigurationError.
+    A job shares workers unless the option is off, idle workers are not kept, or there is only one
+    port for all that dial the driver. Raises: ConfigurationError.
     """
     slots, addresses = settings.get(TaskManagerOptions.SLOTS), addresses_of(settings)
     idle_ms = settings.get(ResourceOptions.TASKMANAGER_TIMEOUT)

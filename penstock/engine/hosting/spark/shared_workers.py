@@ -1,14 +1,13 @@
-"""A thread with an asyncio loop, and two ways to it for other threads: tell, and ask.
+"""The workers of one Spark session: the shell of the machine `WorkerPool`, on a thread with an
+asyncio loop.
 
-The port that starts and stops workers, and what they are started with.
+Workers dial the pool, as TaskManagers dial their JobManager, and prove that they belong to it
+before anything is unpickled. The order to host a TaskManager travels over this connection, with the
+certificate and key of the TaskManager's job. The pool looks after workers only: whether a
+TaskManager lives is the business of its JobManager, to which its supervisor has another connection.
 
-The workers of one Spark session: the shell of the machine `WorkerPool`, on a thread with an asyncio loop.
-
-Workers dial it, as TaskManagers dial their JobManager, and prove that they belong to it before anything is unpickled. An order to
-host a TaskManager goes over this connection, with the certificate and key of the TaskManager's job. The pool looks after workers;
-whether a TaskManager lives is the business of its JobManager, to which its supervisor has a connection of its own.
-
-Source: Flink ResourceManager and its shell. Call `start` first. All methods may be called from any thread.
+Other threads reach the loop by `call_soon` and `ask`. A port starts and stops the workers. Source:
+Flink ResourceManager and its shell. Call `start` first. All methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ class LoopThread:
         main: Callable[[], Coroutine[Any, Any, None]],
         on_end: Callable[[Exception | None], None],
     ) -> None:
-        """Return when `main` has called `is_ready`. `on_end`: told on the thread, in any case. Raises: the error of a `main` that
-        did not become ready.
+        """Return when `main` has called `is_ready`. `on_end`: called on the thread, in any case.
+        Raises: the error of a `main` that did not become ready.
         """
         self._thread = threading.Thread(
             target=self._run, args=(main, on_end), name=self._name, daemon=True
@@ -72,7 +71,7 @@ class LoopThread:
     def is_alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def tell(self, call: Callable[[], object]) -> None:
+    def call_soon(self, call: Callable[[], object]) -> None:
         """Have the loop do this. Lost if the loop is over."""
         with contextlib.suppress(RuntimeError):  # The loop is closed.
             self.loop.call_soon_threadsafe(call)
@@ -88,7 +87,7 @@ class LoopThread:
                 answer.set_exception(error)
                 raise
 
-        self.tell(reply)
+        self.call_soon(reply)
         if not self.is_alive:
             return otherwise
         try:
@@ -172,7 +171,7 @@ class Launcher(Protocol):
         pool: PoolAddress,
         on_lost: OnLost,
     ) -> None:
-        """Start one. `on_lost`: told when it is over, or could not be started."""
+        """Start a worker. `on_lost`: called when the worker has ended, or could not be started."""
 
     def is_up(self, worker_id: worker_messages.WorkerId) -> None:
         """It has connected."""
@@ -180,8 +179,10 @@ class Launcher(Protocol):
     def lack_places(self, workers: set[worker_messages.WorkerId]) -> bool:
         """Whether some of these wait for a place and there is none for them."""
 
-    def stop(self, worker_id: worker_messages.WorkerId, *, is_told: bool) -> None:
-        """Make sure that it ends. `is_told`: it was told to, and gets time for that. Returns at once."""
+    def stop(self, worker_id: worker_messages.WorkerId, *, is_notified: bool) -> None:
+        """Make sure that a worker ends. `is_notified`: it was ordered to end, and gets time for
+        that. Returns at once.
+        """
 
     def waiting(self) -> int:
         """Return how many tasks wait for a place that workers may hold. Asks the host, so it takes a moment."""
@@ -223,7 +224,9 @@ class WorkerLinks:
         return [(worker_id, now - heard_at) for worker_id, heard_at in self._heard.items()]
 
     def send(self, worker_id: worker_messages.WorkerId, message: object) -> None:
-        """Dropped if it is not connected: its loss is told elsewhere."""
+        """Send a message. Dropped if the worker is not connected; the loss is reported
+        elsewhere.
+        """
         link = self._links.get(worker_id)
         if link is not None:
             link.send(message)
@@ -271,18 +274,18 @@ class SharedWorkers:
 
     def want(self, start: WantedStart) -> None:
         """Host this TaskManager somewhere. Returns at once."""
-        self._loop.tell(lambda: self._on_want(start))
+        self._loop.call_soon(lambda: self._on_want(start))
 
     def registered(self, start_id: worker_messages.StartId) -> None:
-        self._loop.tell(lambda: self._feed(worker_messages.StartRegistered(start_id)))
+        self._loop.call_soon(lambda: self._feed(worker_messages.StartRegistered(start_id)))
 
     def drop(self, start_id: worker_messages.StartId, cause: str) -> None:
         """See that a TaskManager ends."""
-        self._loop.tell(lambda: self._on_drop(start_id, cause))
+        self._loop.call_soon(lambda: self._on_drop(start_id, cause))
 
     def leave(self, start_id: worker_messages.StartId, cause: str) -> None:
         """Have the worker of a TaskManager host nobody else."""
-        self._loop.tell(lambda: self._on_leave(start_id, cause))
+        self._loop.call_soon(lambda: self._on_leave(start_id, cause))
 
     def await_gone(self, start_ids: set[worker_messages.StartId], timeout_s: float) -> bool:
         """Wait until these TaskManagers are over. Returns: whether they are."""
@@ -290,7 +293,7 @@ class SharedWorkers:
         def are_gone() -> bool:
             return self._is_over or not start_ids & self._machine.starts.keys()
 
-        self._loop.ask(lambda: None, None)  # What was told before is known then.
+        self._loop.ask(lambda: None, None)  # What was called before has run then.
         with self._over:
             return self._over.wait_for(are_gone, timeout_s)
 
@@ -303,8 +306,10 @@ class SharedWorkers:
         return self._loop.ask(lambda: [one.kind for one in self._machine.idle], [])
 
     def make_room(self, workers: int, kind: worker_messages.WorkerKind | None = None) -> None:
-        """End so many idle workers, so that others get their places. `kind`: whose workers stay. Returns at once."""
-        self._loop.tell(
+        """End `workers` idle workers, so that others get their places. `kind`: whose workers stay.
+        Returns at once.
+        """
+        self._loop.call_soon(
             lambda: self._feed(worker_messages.RoomWanted(workers, kind, monotonic_ms()))
         )
 
@@ -457,7 +462,7 @@ class SharedWorkers:
     def _end(self, worker_id: worker_messages.WorkerId, cause: str) -> None:
         _LOG.info("worker=%s ENDS cause=%s", worker_id, cause)
         self._links.send(worker_id, messages.Shutdown(cause))
-        self._launcher.stop(worker_id, is_told=worker_id in self._links)
+        self._launcher.stop(worker_id, is_notified=worker_id in self._links)
 
     def _on_ended(self, start_id: worker_messages.StartId, cause: str) -> None:
         start = self.wanted.pop(start_id, None)
@@ -505,18 +510,19 @@ class SharedWorkers:
         """As `control_server.Listener`."""
         worker = self._machine.workers.get(resource_id)
         if worker is not None and any(start.is_registered for start in worker.starts):
-            # Its supervisor tells the JobManagers why, and they are to know it from there first.
+            # Its supervisor reports the cause to the JobManagers, and that report has to come
+            # first.
             self._loop.loop.call_later(_LAST_WORDS_S, self._lose, resource_id, cause)
         else:
             self._lose(resource_id, cause)
 
     def _on_host_ended(self, worker_id: worker_messages.WorkerId, cause: str) -> None:
         """The Spark job of a worker is over. Any thread."""
-        self._loop.tell(lambda: self._lose(worker_id, cause))
+        self._loop.call_soon(lambda: self._lose(worker_id, cause))
 
     def _lose(self, worker_id: worker_messages.WorkerId, cause: str) -> None:
         self._links.forget(worker_id)
         if worker_id in self._machine.workers:
             _LOG.info("worker=%s LOST cause=%s", worker_id, cause)
-            self._launcher.stop(worker_id, is_told=True)
+            self._launcher.stop(worker_id, is_notified=True)
             self._feed(worker_messages.WorkerLost(worker_id, cause, monotonic_ms()))

@@ -236,7 +236,9 @@ class SparkSlots:
             time.sleep(_POLL_S)  # Spark has no notification of a free slot.
 
     def has_room(self, tasks: int) -> bool:
-        """Whether so many more tasks of the usual size can run now. Never waits and never raises."""
+        """Whether `tasks` more tasks of the usual size can run now. Never waits and
+        never raises.
+        """
         total, active = self.task_slots()
         return total - active >= tasks
 

@@ -36,7 +36,7 @@ _GROUP: Final = "penstock-python-check"
 _LIMIT_S: Final = 60.0
 """Executors may have to start first, as TaskManagers would need too."""
 _PATIENCE_S: Final = 3.0
-"""How long the user is not told what the job waits for."""
+"""How long the job waits, in s, before a line says what it waits for."""
 _VARIABLE: Final = "PYSPARK_PYTHON"
 _MISMATCH: Final = re.compile(r"different version: (\d+[\d.]*) than that in driver")
 _CAUSES: Final = (
@@ -60,14 +60,15 @@ class Interpreter:
 
 
 class _Look:
-    """The look at the workers of one session. `answer`: what a worker has, or the text of Spark's error; None: not known yet, or it
-    did not come in time. `is_told`: whether a warning about it was given.
+    """The look at the workers of one session. `answer`: what a worker has, or the text of Spark's
+    error; None: not known yet, or it did not come in time. `has_warned`: whether a warning about it
+    was given.
     """
 
     def __init__(self) -> None:
         self.is_over = threading.Event()
         self.answer: Interpreter | str | None = None
-        self.is_told = False
+        self.has_warned = False
 
     def begin(self, context: SparkContext) -> None:
         # A thread has its own job group; the caller's must stay as it is.
@@ -101,9 +102,10 @@ def check_workers(
 ) -> None:
     """Find out in advance that Spark's Python workers cannot run a job.
 
-    `needs_pyarrow`: the job's code runs in the workers themselves. TaskManagers on the driver's machine run the driver's
-    own interpreter. `say`: takes a warning. `wait`: waits for an event, at most so many seconds, and returns whether it came.
-    Raises: ConfigurationError, with both versions and the line to write.
+    `needs_pyarrow`: the job's code runs in the workers themselves. TaskManagers on the driver's
+    machine run the driver's own interpreter. `say`: takes a warning. `wait`: waits for an event, at
+    most a number of seconds, and returns whether it came. Raises: ConfigurationError, with both
+    versions and the line to write.
     """
     python = str(context.pythonExec)
     if context.master.startswith("local") and is_our_own(python):
@@ -127,8 +129,8 @@ def check_workers(
     refusal = refusal_of(there, here, needs_pyarrow=needs_pyarrow)
     if refusal is not None:
         raise ConfigurationError(f"{refusal} {remedy_for(context.master)}")
-    if not look.is_told and there.pyarrow is not None and there.pyarrow != here.pyarrow:
-        look.is_told = True
+    if not look.has_warned and there.pyarrow is not None and there.pyarrow != here.pyarrow:
+        look.has_warned = True
         say(
             f"pyarrow is {there.pyarrow} in {there.executable} on {there.host}, and "
             f"{here.pyarrow} on the driver: one may not read what the other has written. "
@@ -222,8 +224,8 @@ def _await(
     say: Callable[[str], None],
     wait: Callable[[threading.Event, float], bool],
 ) -> None:
-    """Wait until a look is over. Where it takes too long, it ends without an answer: what keeps Spark from running a task is
-    told when the job asks for its own.
+    """Wait until a look is over. If that takes too long, the look ends without an answer: what
+    keeps Spark from running a task is reported when the job asks for its own.
     """
     try:
         if wait(look.is_over, _PATIENCE_S):
@@ -242,7 +244,8 @@ def _await(
 
 
 def _found(answer: Interpreter | str | None, context: SparkContext) -> Interpreter | None:
-    """What a worker has; None: the task did not run in time, which others tell, or failed for a reason of its own.
+    """Return what a worker has; None: the task did not run in time, which is reported elsewhere, or
+    failed for a reason of its own.
 
     Raises: ConfigurationError: no worker can be started.
     """

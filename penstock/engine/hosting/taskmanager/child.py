@@ -93,10 +93,10 @@ class TaskManagerChild:
 
     def begin(self, order: dict[str, Any]) -> None:
         """Send what is equal for all TaskManagers of the process."""
-        told = {**order, "progress_fd": self._progress_end, "log_fd": self._log}
-        self.tell({**told, "supervisor_pid": os.getpid()})
+        times = {**order, "progress_fd": self._progress_end, "log_fd": self._log}
+        self.send({**times, "supervisor_pid": os.getpid()})
 
-    def tell(self, order: dict[str, Any]) -> None:
+    def send(self, order: dict[str, Any]) -> None:
         """Send an order. A process that has died is noticed when it is polled."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -118,8 +118,8 @@ class TaskManagerChild:
     def was_starved(self) -> bool:
         """Whether the process has waited for a processor most of the time since the last call. Linux only."""
         try:
-            told = Path(f"/proc/{self.process.pid}/schedstat").read_text("ascii").split()
-            waited_s, now = int(told[1]) / 1e9, time.monotonic()
+            times = Path(f"/proc/{self.process.pid}/schedstat").read_text("ascii").split()
+            waited_s, now = int(times[1]) / 1e9, time.monotonic()
         except (OSError, ValueError, IndexError):
             return False
         (waited_before, at), self._waited = self._waited, (waited_s, now)
@@ -150,7 +150,7 @@ class TaskManagerChild:
         deadline = time.monotonic() + _DUMP_S
         size = before
         while time.monotonic() < deadline:
-            time.sleep(_DUMP_POLL_S)  # faulthandler does not tell when it has written everything.
+            time.sleep(_DUMP_POLL_S)  # faulthandler does not signal its end.
             known, size = size, self._errors.stat().st_size
             if size > before and size == known:
                 break  # The output has stopped growing.

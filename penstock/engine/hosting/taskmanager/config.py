@@ -1,8 +1,9 @@
-"""What a TaskManager is told at its start. Plain data.
+"""The configuration of a TaskManager at its start. Plain data.
 
-Which executor of Spark a process belongs to. Spark does not tell its Python workers, but an executor's own command line does.
-
-Linux only. Source: Spark CoarseGrainedExecutorBackend (`--executor-id`) and SparkSubmit, whose process is the executor of local masters.
+Also finds the Spark executor that a process belongs to. Spark does not pass that to its Python
+workers, but an executor's command line has it. Linux only. Source: Spark
+CoarseGrainedExecutorBackend (`--executor-id`) and SparkSubmit, whose process is the executor of
+local masters.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def _executor_of(pid: int, proc: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerConfig:
-    """Everything a TaskManager is told at its start; plain data. `log_path`: "": it writes no log of its own."""
+    """The configuration of a TaskManager at its start; plain data. `log_path`: "": the TaskManager
+    writes no log.
+    """
 
     resource_id: ResourceId
     master_host: str

@@ -34,29 +34,29 @@ _GC_THRESHOLD: Final = 50_000
 _SOUGHT_BY_PYARROW: Final = ("pandas", "dateutil", "pytz")
 
 
-def _configuration(worker: WorkerOrder, told: ChildOrder) -> TaskManagerConfig:
+def _configuration(worker: WorkerOrder, host: ChildOrder) -> TaskManagerConfig:
     from penstock.engine.hosting.network.wire import addresses
     from penstock.engine.hosting.network.wire.handshake import Credentials
     from penstock.engine.hosting.network.wire.tls import Identity
     from penstock.engine.hosting.taskmanager.config import TaskManagerConfig, with_executor
 
-    order = told.taskmanager
+    order = host.taskmanager
     return TaskManagerConfig(
-        resource_id=told.resource_id,
-        master_host=told.master_host,
-        master_port=told.master_port,
-        credentials=Credentials(Identity(told.identity.encode()), told.token, told.cluster_id),
+        resource_id=host.resource_id,
+        master_host=host.master_host,
+        master_port=host.master_port,
+        credentials=Credentials(Identity(host.identity.encode()), host.token, host.cluster_id),
         data=addresses.data_endpoint(
-            (told.master_host, told.master_port), order.addresses, bind_host=order.bind_host
+            (host.master_host, host.master_port), order.addresses, bind_host=order.bind_host
         ),
         slots=order.slots,
-        heartbeat_interval_s=told.heartbeat_interval_s,
-        silence_timeout_s=told.silence_timeout_s,
+        heartbeat_interval_s=host.heartbeat_interval_s,
+        silence_timeout_s=host.silence_timeout_s,
         task_settings=order.task_settings,
         supervisor_pid=worker.supervisor_pid,
         size=order.size,
         cores=worker.cores,
-        log_path=told.log_path,
+        log_path=host.log_path,
         spark_task=with_executor(worker.spark_task, worker.supervisor_pid),
     )
 
@@ -110,7 +110,9 @@ def main() -> None:
 
 
 def _last_words(_kind: object, error: BaseException, _trace: object) -> None:
-    """Write to the real stderr, which the supervisor tells; what is printed belongs to TaskManagers that may not be here."""
+    """Write to the real stderr, which the supervisor reports; what is printed belongs to
+    TaskManagers that may not be here.
+    """
     traceback.print_exception(error, file=sys.__stderr__)
 
 
@@ -131,8 +133,8 @@ def _obey(residents: Residents, worker: WorkerOrder) -> None:
         if "end" in order:
             residents.end(order["end"])
             continue
-        told = from_plain(ChildOrder, order["host"])
-        residents.start(told.start_id, _configuration(worker, told))
+        host = from_plain(ChildOrder, order["host"])
+        residents.start(host.start_id, _configuration(worker, host))
 
 
 def _take_output(outputs: Outputs, worker: WorkerOrder) -> None:
@@ -196,7 +198,7 @@ def _spare_pyarrow_its_searches() -> None:
     except ExternalError as error:
         sys.exit(
             str(error)
-        )  # The supervisor tells what a process that could not start has written.
+        )  # The supervisor reports what a process that could not start has written.
     pa.set_cpu_count(1)
     missing = [name for name in _SOUGHT_BY_PYARROW if importlib.util.find_spec(name) is None]
     sys.meta_path.insert(0, _NotThere(frozenset(missing)))

@@ -1,7 +1,9 @@
-"""The log of a TaskManager: a file with every record and printed line, and what the driver is told of it.
+"""The log of a TaskManager: a file with every record and printed line, and the records that are
+sent to the driver.
 
-Penstock's own records go to the stderr of the Spark executor too, which Spark keeps. Nothing goes to the process's own
-stderr: that is reported as its last words. Source: log4j as Flink configures it (conf/log4j.properties).
+Penstock's own records go to the stderr of the Spark executor too, which Spark keeps. Nothing goes
+to the process's own stderr: that is reported as its last words. Source: log4j as Flink configures
+it (conf/log4j.properties).
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from penstock.engine.hosting.reporting.logs.lines import (
     sameness_of,
 )
 from penstock.engine.hosting.reporting.logs.settings import LogSettings, stdout_path
-from penstock.engine.hosting.taskmanager.services.user_output import TOLD_FROM
+from penstock.engine.hosting.taskmanager.services.user_output import SENT_FROM
 from penstock.engine.hosting.taskmanager.task.thread import TaskThread
 from penstock.engine.model.ids import AttemptId, ResourceId
 from penstock.engine.model.messages import LogEvent, LogEvents
@@ -40,7 +42,7 @@ from penstock.engine.runtime.interruption import uninterruptible
 
 FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _OWN: Final = ("penstock.engine.hosting.taskmanager", "penstock.engine.hosting.jobmanager")
-"""What these warn of, the console tells in its own words."""
+"""The console shows the warnings of these loggers in its own words."""
 _WINDOW_MS: Final = 500
 _MOST_EVENTS: Final = 100
 _MOST_WAITING: Final = 10_000
@@ -88,7 +90,7 @@ def of_task(job_id: str, task: TaskThread | None) -> Logging:
 
 
 Here = Callable[[], Logging]
-"""Tells who logs on the calling thread."""
+"""Returns who logs on the calling thread."""
 
 
 class ProcessLog:
@@ -126,9 +128,9 @@ class ProcessLog:
                 who = self._here()
                 line = line_of(record, who.place, self._me)
                 self._file.write(self._form(line) + "\n")
-                if record.levelno >= TOLD_FROM and not _is_own_warning(record):
-                    self._tell(record, line, who)
-            except Exception as error:  # A user's __str__, for example. The user's call goes on.
+                if record.levelno >= SENT_FROM and not _is_own_warning(record):
+                    self._report(record, line, who)
+            except Exception as error:  # A user's __str__, for example. The user's call continues.
                 self._file.write(f"a line of {record.name} could not be logged: {error!r}\n")
         return True
 
@@ -150,10 +152,10 @@ class ProcessLog:
         self._file.close()
         self._out.close()
 
-    # ------------------------------------------------------------------ what the driver is told
+    # ------------------------------------------------------------------ what is sent to the driver
 
     def thread_ends(self) -> None:
-        """A task ends: tell what waits before its end is told."""
+        """A task ends: send what waits before its end is reported."""
         self.tick(is_all=True)
 
     def tick(self, *, is_all: bool = False) -> None:
@@ -162,7 +164,7 @@ class ProcessLog:
             firsts = [event for event in self._taken() if self.folding.take(event, monotonic_ms())]
             due = self.folding.due(monotonic_ms(), is_all=is_all)
             left_out, self.folding.left_out = self.folding.left_out, 0
-        # The first line of each kind was told already, so the last one counts as one of them.
+        # The first line of each kind was sent already, so the last one counts as one of them.
         repeats = (replace(one.event, repeats=one.times - 1) for one in due)
         events = (*firsts, *repeats)
         if events or left_out:
@@ -173,7 +175,7 @@ class ProcessLog:
             while True:
                 yield self._waiting.get_nowait()
 
-    def _tell(self, record: logging.LogRecord, line: LogLine, who: Logging) -> None:
+    def _report(self, record: logging.LogRecord, line: LogLine, who: Logging) -> None:
         text = cut("\n".join(filter(None, (line.message, line.error))), MOST_OF_ERROR)
         event = LogEvent(
             int(record.created * 1000),

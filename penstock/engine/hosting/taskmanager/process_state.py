@@ -1,4 +1,5 @@
-"""What user code may change of a process, and what must not reach the next job: put back, or told, so that nobody else comes.
+"""What user code may change in a process, and what must not reach the next job: it is restored, or
+reported so that the process takes no further job.
 
 Does not undo everything: globals of libraries stay, as in each process that Flink's jobs share.
 """
@@ -179,10 +180,10 @@ def _file_state(path: str) -> FileState:
 def _children() -> list[int]:
     """The processes that this one has started and that run. Linux only."""
     found: list[int] = []
-    for told in Path("/proc/self/task").glob("*/children"):
+    for listing in Path("/proc/self/task").glob("*/children"):
         try:
-            found += map(int, told.read_text("ascii").split())
-        except OSError:  # The thread has ended, or the kernel does not tell.
+            found += map(int, listing.read_text("ascii").split())
+        except OSError:  # The thread has ended, or the kernel does not list them.
             continue
     return found
 

@@ -1,17 +1,18 @@
-"""The TaskManagers in one process, of one job or of several: each has a thread, and leaves nothing behind.
+"""The TaskManagers in one process, of one job or of several. Each has a thread, of which nothing
+stays after its end.
 
-They share modules, standard output and what `process_state.py` looks after, and nothing else. A TaskManager whose tasks cannot be
-ended takes the process with it, as a crash would.
+They share modules, standard output and what `process_state.py` looks after, and nothing else. If
+the tasks of a TaskManager cannot be ended, the whole process ends, as after a crash.
 
-Who gets what is logged and printed in a process with several TaskManagers: the one to which the calling thread belongs.
+What a thread logs or prints goes to the TaskManager to which the thread belongs. What a thread of
+no task logs, for example a thread that a library has started, goes to all of them, because its
+owner is unknown.
 
-What a thread of no task says, for example one that a library has started, goes to all of them: nobody knows whose it is.
+The process reports to its supervisor with JSON lines on a pipe, which `child.py` reads.
 
-What a process of TaskManagers tells its supervisor: JSON lines on a pipe, which `child.py` reads.
-
-{"progress": {start id: number}}                    often; left out when the pipe is full
-{"ended": start id, "cause": ..., "was_refused": ...}   a TaskManager is over
-{"used_up": cause}                                  the process must not serve anybody else
+{"progress": {start id: number}}                    often; left out when the pipe is full {"ended":
+start id, "cause": ..., "was_refused": ...}   a TaskManager is over {"used_up": cause}
+the process must not serve anybody else
 """
 
 from __future__ import annotations
@@ -132,7 +133,9 @@ class Reports:
         os.set_blocking(pipe, False)
 
     def progress(self, numbers: Mapping[str, int]) -> None:
-        """Tell a number for each TaskManager that rises when its mailboxes turn. Raises: OSError: the supervisor is gone."""
+        """Report a number for each TaskManager that rises when its mailboxes turn. Raises: OSError:
+        the supervisor is gone.
+        """
         self._write({"progress": dict(numbers)})
 
     def ended(self, start_id: str, cause: str, *, was_refused: bool = False) -> None:
@@ -162,7 +165,9 @@ class Reports:
 
 
 _ENDS_BY_ITSELF_S: Final = 1.0
-"""The JobManager tells a TaskManager to end, too. One that has not been told by then is ended."""
+"""The JobManager orders a TaskManager to end, too. After this time in s, a TaskManager that has got
+no order is ended.
+"""
 
 
 @dataclass(slots=True, eq=False)

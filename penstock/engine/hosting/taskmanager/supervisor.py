@@ -3,13 +3,15 @@
 Single-threaded and without user code: Spark reuses workers, and a thread or module left in one
 would appear in the user's next job. The process is a child (same process group, dies with its
 parent). The supervisor passes orders on to it. It has a connection to the JobManager of each
-TaskManager in it: there it sends heartbeats for the TaskManager (unless the process is stopped), is
-told to end or to kill it, and tells its last words. It kills the process if one of them does not end, or if one
-of their JobManagers is gone without a word. It returns normally, so that Spark does not retry the task.
+TaskManager in the process: there it sends heartbeats for the TaskManager (unless the process is
+stopped), gets the orders to end it or to kill it, and reports its last words. It kills the process
+if a TaskManager does not end, or if a JobManager is gone without a message. It returns normally, so
+that Spark does not retry the task.
 
-Who sends orders: the pool of the driver, or nobody, if the only TaskManager came with the Spark task.
-Source: the rules of Ray on Spark and Flink's YARN containers. Imported from the shipped archive
-only (`engine/hosting/spark/executor_task.py`), and removed from the worker's modules afterwards.
+Who sends orders: the pool of the driver, or nobody, if the only TaskManager came with the Spark
+task. Source: the rules of Ray on Spark and Flink's YARN containers. Imported from the shipped
+archive only (`engine/hosting/spark/executor_task.py`), and removed from the worker's modules
+afterwards.
 """
 
 from __future__ import annotations
@@ -67,9 +69,10 @@ _READ_BYTES: Final = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """One connection to the driver. `name`: as the other end knows this one. `sock` None: it is closed, or not open yet.
+    """One connection to the driver. `name`: as the other end knows this one. `sock` None: it is
+    closed, or not open yet.
 
-    `heard_at`: on the monotonic clock, in s. `progress`: what heartbeats tell.
+    `heard_at`: on the monotonic clock, in s. `progress`: what heartbeats carry.
     """
 
     name: ResourceId
@@ -117,8 +120,10 @@ class Hosted(Peer):
     ends_at: float | None = None
     why: str = ""
 
-    def tell_end(self, cause: str) -> None:
-        """Tell the JobManager that it is over, if it still listens, and remove its log."""
+    def report_end(self, cause: str) -> None:
+        """Report the end of the TaskManager to its JobManager, if that still listens, and remove
+        the log.
+        """
         with contextlib.suppress(OSError):  # The JobManager may be gone.
             lines = LogFolder(self.log_path).last_lines()
             self.send(ProcessEnded(self.name, self.why or cause, lines))
@@ -240,7 +245,7 @@ class Supervisor:
         except (OSError, ExternalError) as error:  # Of the pool: nobody else's errors come here.
             cause = f"connection to the driver ended: {error}"
         for hosted in list(self._hosted.values()):
-            hosted.tell_end(cause)
+            hosted.report_end(cause)
             self._last_cause = hosted.why or cause
         if self._pool is None:
             return self._last_cause
@@ -259,7 +264,9 @@ class Supervisor:
     # ------------------------------------------------------------------ one turn
 
     def _turn(self) -> str | None:
-        """Do what is due, and wait a moment. Returns: why the process is over; None: it goes on."""
+        """Do what is due, and wait a moment. Returns: why the process is over; None: it
+        continues.
+        """
         code = self._child.process.poll()
         if code is not None:
             words = self._child.last_words()
@@ -291,7 +298,7 @@ class Supervisor:
             if hosted.ends_at is not None and now >= hosted.ends_at:
                 return (
                     f"TaskManager {hosted.name} did not end within {_END_WITHIN_S:g} s after it "
-                    f"was told to ({hosted.why}), so its process was killed"
+                    f"was ordered to ({hosted.why}), so its process was killed"
                 )
         return None
 
@@ -301,8 +308,8 @@ class Supervisor:
         is_stopped = self._child.is_stopped
         for peer in self._peers():
             progress = peer.progress + self._starved
-            told = ProcessStopped(peer.name) if is_stopped else Heartbeat(peer.name, progress)
-            self._send(peer, told)
+            message = ProcessStopped(peer.name) if is_stopped else Heartbeat(peer.name, progress)
+            self._send(peer, message)
 
     def _wait(self, now: float) -> str | None:
         wait_s = min(_TURN_S, max(0.0, self._next_beat - now))
@@ -333,7 +340,7 @@ class Supervisor:
         if hosted is None:
             return
         self._last_cause = cause = hosted.why or report["cause"]
-        hosted.tell_end(cause)
+        hosted.report_end(cause)
         hosted.close()
         if self._pool is not None:
             gone = HostedEnded(StartId(report["ended"]), cause, was_refused=report["was_refused"])
@@ -342,7 +349,7 @@ class Supervisor:
     # ------------------------------------------------------------------ what the driver says
 
     def _read(self, peer: Peer, now: float) -> str | None:
-        """Read from one peer. Returns: why the process is over; None: it goes on."""
+        """Read from one peer. Returns: why the process is over; None: it continues."""
         try:
             messages = peer.received()
         except (OSError, ExternalError) as error:
@@ -369,9 +376,9 @@ class Supervisor:
             case KillTaskManager(reason):
                 return self._kill(peer, reason)
             case Shutdown(reason) if isinstance(peer, Hosted):
-                self._drop(peer, f"told to end: {reason}")
+                self._drop(peer, f"ordered to end: {reason}")
             case Shutdown(reason):
-                return f"told to end: {reason}"
+                return f"ordered to end: {reason}"
             case HostTaskManager() if peer is self._pool:
                 self._on_order(message)
             case DropTaskManager(start_id, reason) if peer is self._pool:
@@ -398,7 +405,7 @@ class Supervisor:
         silence_s = order["silence_timeout_s"]
         hosted = Hosted(name, None, silence_s, 0.0, log_folder=folder, log_path=log_path)
         self._hosted[start_id] = hosted
-        self._child.tell({
+        self._child.send({
             "host": {
                 **order,
                 "token": credentials.token,
@@ -425,7 +432,7 @@ class Supervisor:
             hosted.ends_at = time.monotonic() + _END_WITHIN_S
             hosted.why = cause
             start_id = next(name for name, one in self._hosted.items() if one is hosted)
-            self._child.tell({"end": start_id})
+            self._child.send({"end": start_id})
 
     def _kill(self, peer: Peer, reason: str) -> str:
         stacks = stacks_of_tasks(self._child.kill(DUMP_SIGNAL))

@@ -2,16 +2,13 @@
 
 Messages of its JobManager go into the machine `TaskExecutor`, which decides; its effects are
 carried out here. The main thread reads control messages and sends heartbeats; the network thread is
-the data plane's; each task has a thread. It ends as soon as its JobManager is gone. Source: Flink
-TaskExecutor.
+the data plane's; each task has a thread. The TaskManager ends as soon as its JobManager is gone.
+Source: Flink TaskExecutor.
 
-Logs of a TaskManager: the transitions of its tasks, its slots, and its end. Any thread.
-
-A task reports only its new state, so this module remembers the former one.
-
-Answers of a TaskManager to questions of the driver, on threads of its own: none holds up a heartbeat or a task.
-
-Knows the threads of tasks, and the folder of the log. Source: Flink TaskExecutor's methods behind its REST API.
+It logs the transitions of its tasks, its slots, and its end. A task reports only its new state, so
+this module remembers the former one. Questions of the driver are answered on other threads, so that
+no answer holds up a heartbeat or a task. They read the threads of tasks, and the folder of the log.
+Source: Flink TaskExecutor's methods for its REST API.
 """
 
 from __future__ import annotations

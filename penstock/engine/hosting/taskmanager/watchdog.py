@@ -36,11 +36,13 @@ _LOOK_EVERY_MS: Final = 500
 
 @dataclass(slots=True)
 class _Sign:
-    """The last sign of progress of a task: what was seen, when first, and whether the lack of more was told."""
+    """The last sign of progress of a task: what was seen, when first, and whether the lack of
+    progress was logged.
+    """
 
     seen: tuple[str, int]
     since_ms: int
-    is_told: bool = False
+    has_warned: bool = False
 
 
 @dataclass(eq=False, repr=False)
@@ -100,12 +102,14 @@ class TaskWatchdog:
                 sign = _Sign(seen, now_ms)
             self._signs[task.attempt_id] = sign
             lasts_ms = now_ms - sign.since_ms
-            if lasts_ms >= self._settings.progress_timeout_ms and not sign.is_told:
-                sign.is_told = True
+            if lasts_ms >= self._settings.progress_timeout_ms and not sign.has_warned:
+                sign.has_warned = True
                 self._no_progress(task, lasts_ms, now_ms)
 
     def _no_progress(self, task: TaskThread, lasts_ms: int, now_ms: int) -> None:
-        """Tell of a task once, and fail it if it is to fail. While it restores its state, it may take its time."""
+        """Log a task without progress once, and fail it if it is to fail. A task that restores its
+        state may take any time.
+        """
         text = stall_text(task, lasts_ms)
         title = task.deployment.title
         _LOG.warning("attempt=%s task=%s NO_PROGRESS: %s", task.attempt_id, title, text)

@@ -1,7 +1,7 @@
 """Takes the checkpoints of one job: triggers them, collects acknowledgements and failures, and
 completes or aborts them.
 
-Knows no clock, wire or file: it is told the time. Triggering tasks, snapshots of operators'
+Knows no clock, wire or file: each event brings the time. Triggering tasks, snapshots of operators'
 coordinators and writing a checkpoint are effects, the last two with an answer. Source: Flink
 CheckpointCoordinator (docs/spec/checkpoints.md#coordinator, #savepoints-and-stopping,
 #finished-tasks). Differs: one checkpoint is written at a time, the oldest first. A checkpoint that
@@ -143,7 +143,7 @@ class CheckpointCoordinator:
                     reason = Reason.COORDINATOR_SHUTDOWN
                     self._gateway.answer_failure(pending.request, reason, "the job is SUSPENDED")
         self.stop(Reason.COORDINATOR_SHUTDOWN)
-        self._gateway.tell_ends(self.pending.values(), self.store, status)
+        self._gateway.report_ends(self.pending.values(), self.store, status)
         for checkpoint in self.store.shut_down(status):
             self._emit(messages.DiscardCheckpoint(checkpoint))
 
@@ -198,7 +198,9 @@ class CheckpointCoordinator:
         self._intake.add_of_user(request)
 
     def hand_over(self, now_ms: int, kept: frozenset[VertexId] = frozenset()) -> None:
-        """Take a checkpoint behind which all tasks stop but `kept` ones. When it is complete they end, and the next generation begins with it."""
+        """Take a checkpoint after which all tasks stop except those of `kept` vertices. When it is
+        complete, the stopped tasks end and the next generation begins from it.
+        """
         self._stop_periodic()
         self._intake.begin_handover(now_ms, kept)
 
@@ -333,7 +335,7 @@ class CheckpointCoordinator:
                 self._emit(messages.DiscardCheckpoint(subsumed))
             self._subsume_before(checkpoint.checkpoint_id)
             self.ends.on_completed(pending.awaited)
-            self._gateway.tell_complete(pending)
+            self._gateway.notify_complete(pending)
         self._emit(pending.ended(event.location, metadata_bytes=event.metadata_bytes))
         self._gateway.answer(pending.request, event.location)
 
@@ -358,12 +360,14 @@ class CheckpointCoordinator:
                 self._abort(pending, reason, "triggering of checkpoints was stopped")
 
     def _abort(self, pending: PendingCheckpoint, reason: Reason, text: str) -> None:
-        """Abort: tasks and coordinators are told, snapshots are discarded, and the job may have to fail."""
+        """Abort the checkpoint: notify tasks and coordinators, discard its snapshots, and perhaps
+        fail the job.
+        """
         checkpoint_id = pending.checkpoint_id
         self.story.add("abort", checkpoint_id, reason, text)
         del self.pending[checkpoint_id]
         self.coordinator_state.ended.add(checkpoint_id, is_completed=False)
-        self._gateway.tell_aborted(pending, self.store.latest_id)
+        self._gateway.notify_aborted(pending, self.store.latest_id)
         self._emit(pending.ended(None, reason, text))
         self._intake.failed(pending.request, reason, text)
         if pending.request.is_handover:  # Its tasks go on, so the job loses nothing.
@@ -387,10 +391,10 @@ class FailureCounter:
     """Counts how many checkpoints may fail in a row before the job fails.
 
     Knows no pending checkpoint. Source: Flink CheckpointFailureManager
-    (docs/spec/checkpoints.md#coordinator). Differs: a synchronous savepoint that has been triggered and
-    fails ends the attempt, whatever the reason, because its tasks have stopped for it. Any other
-    savepoint that fails never counts, not even if a task could not write it: the user who asked for it
-    is told.
+    (docs/spec/checkpoints.md#coordinator). Differs: a synchronous savepoint that has been triggered
+    and fails ends the attempt, whatever the reason, because its tasks have stopped for it. Any
+    other savepoint that fails never counts, not even if a task could not write it: the user who
+    asked for it gets the error.
 
     `continuous`: counted failures since the last success.
     """

@@ -240,7 +240,7 @@ class Handover:
         self.state = HandoverState.COMPLETE
 
     def fail(self, cause: str) -> None:
-        """The generation goes on."""
+        """The handover failed: the generation continues."""
         self.state, self.cause, self.kept = HandoverState.FAILED, cause, frozenset()
 
     def note_failure(self) -> None:

@@ -1,4 +1,4 @@
-"""Tells tasks, coordinators of operators and users about a checkpoint.
+"""Sends a checkpoint's messages to tasks, coordinators of operators and users.
 
 Decides nothing. Source: Flink CheckpointCoordinator.sendAcknowledgeMessages, sendAbortedMessages
 (docs/spec/checkpoints.md#coordinator).
@@ -34,7 +34,9 @@ class CheckpointGateway:
         self._emit = emit
 
     def trigger(self, pending: PendingCheckpoint) -> None:
-        """Trigger the tasks. Savepoints are always aligned, and so is a checkpoint behind which the tasks stop: nothing may be in flight."""
+        """Trigger the tasks. Savepoints are always aligned, and so is a checkpoint after which
+        tasks stop: nothing may be in flight.
+        """
         request = pending.request
         options = self._options(request, is_held=False)
         held = self._options(request, is_held=True)
@@ -63,7 +65,7 @@ class CheckpointGateway:
             is_held=is_held,
         )
 
-    def tell_complete(self, pending: PendingCheckpoint) -> None:
+    def notify_complete(self, pending: PendingCheckpoint) -> None:
         checkpoint_id = pending.checkpoint_id
         for resource_id, attempt_id in self._reachable(pending):
             message = messages.NotifyCheckpointComplete(
@@ -72,8 +74,8 @@ class CheckpointGateway:
             self._emit(message)
         self._emit(messages.CoordinatorsCheckpointEnded(checkpoint_id, is_completed=True))
 
-    def tell_aborted(self, pending: PendingCheckpoint, latest_completed_id: int) -> None:
-        """Tell of the abort, and discard the checkpoint's snapshots."""
+    def notify_aborted(self, pending: PendingCheckpoint, latest_completed_id: int) -> None:
+        """Notify tasks and coordinators of the abort, and discard the checkpoint's snapshots."""
         checkpoint_id = pending.checkpoint_id
         for resource_id, attempt_id in self._reachable(pending):
             message = messages.NotifyCheckpointAborted(
@@ -84,7 +86,7 @@ class CheckpointGateway:
         if pending.states:
             self._emit(messages.DiscardStates(checkpoint_id, tuple(pending.states.values())))
 
-    def tell_ends(
+    def report_ends(
         self,
         written: Iterable[PendingCheckpoint],
         store: CompletedCheckpointStore,

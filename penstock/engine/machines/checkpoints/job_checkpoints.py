@@ -73,7 +73,7 @@ class JobCheckpoints:
 
     @property
     def coordinator_state(self) -> CheckpointCourse:
-        """What the next generation of the job goes on with."""
+        """What the next generation of the job continues with."""
         if self.coordinator is not None:
             return self.coordinator.coordinator_state
         return CheckpointCourse(self.store, self._settings.first_id)

@@ -228,11 +228,11 @@ def _union_list_of(state: SubtaskState) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """`triggered`: run and have no running producer. `running`: must acknowledge, and are told of
-    the end.
+    """`triggered`: vertices that run and have no running producer. `running`: vertices that must
+    acknowledge and are notified of the end.
 
-    `finished`: had ended before the plan was made. `ended`: the states of those of them whose output is not committed
-    yet.
+    `finished`: had ended before the plan was made. `ended`: the states of those of them whose
+    output is not committed yet.
     """
 
     triggered: tuple[ExecutionVertex, ...]
@@ -242,15 +242,14 @@ class CheckpointPlan:
 
 
 def plan_of(graph: ExecutionGraph, settings: CheckpointSettings) -> CheckpointPlan | str:
-    """Which tasks take part in a checkpoint: which are triggered, waited for, and told of its end.
+    """Return which tasks of a checkpoint are triggered, waited for, and notified of its end.
 
     Knows no checkpoint. Source: Flink DefaultCheckpointPlanCalculator, CheckpointPlan
-    (docs/spec/checkpoints.md#coordinator, #finished-tasks). Differs: the running producers of a group
-    of consumers are looked up once for the whole group.
+    (docs/spec/checkpoints.md#coordinator, #finished-tasks). Differs: the running producers of a
+    group of consumers are looked up once for the whole group.
 
-    Return the plan; or, as text, why no checkpoint is possible now.
-
-    Every task must be RUNNING, or FINISHED where that is allowed.
+    The result is the plan, or the reason as text why no checkpoint is possible now. Every task must
+    be RUNNING, or FINISHED where that is allowed.
     """
     finished: set[ExecutionVertexId] = set()
     running: dict[AttemptId, ExecutionVertex] = {}

@@ -24,7 +24,8 @@ class CheckpointRequest:
     timer asked.
 
     `is_forced`: ignores the limit of pending checkpoints. `target_directory`: of a savepoint.
-    `is_handover`: the next generation of the job begins with it. `kept`: vertices whose tasks do not stop behind it.
+    `is_handover`: the next generation of the job begins from it. `kept`: vertices whose tasks do
+    not stop after it.
     """
 
     at_ms: int

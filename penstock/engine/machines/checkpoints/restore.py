@@ -130,7 +130,7 @@ _EMPTY = OperatorSubtaskState()
 KEYS_NEXT_STEP: Final = (
     "Declare the key type of key_by as it was, or give the operator another uid and start with "
     "'execution.state-recovery.ignore-unclaimed-state: true' (--allow-non-restored-state), which "
-    "leaves its state behind."
+    "drops its state."
 )
 
 
@@ -184,7 +184,7 @@ class RestorePlan:
         self._finished = {
             vertex.vertex_id for vertex in job_graph.vertices.values() if self._is_finished(vertex)
         }
-        self._begin_again_behind_open_ends()
+        self._begin_again_after_open_ends()
         self._check_finished()
         self._in_flight = InFlightPlan(checkpoint)
         self._in_flight.check(job_graph, is_unclaimed_state_ignored=is_unclaimed_state_ignored)
@@ -293,20 +293,21 @@ class RestorePlan:
             )
         return bool(done) and all(done)
 
-    def _begin_again_behind_open_ends(self) -> None:
-        """A finished vertex behind a producer that only ends once more is not restored as finished:
-        it runs, and hears that end.
+    def _begin_again_after_open_ends(self) -> None:
+        """Run a finished vertex again if a producer only ends once more.
+
+        Such a vertex must hear that end, so it is not restored as finished.
         """
         is_changed = True
         while is_changed:
-            behind = {
+            open_ended = {
                 vertex_id
                 for vertex_id in self._finished
                 for edge in self._job.vertices[vertex_id].inputs
                 if edge.source not in self._finished and self._is_at_end(edge.source)
             }
-            self._finished -= behind
-            is_changed = bool(behind)
+            self._finished -= open_ended
+            is_changed = bool(open_ended)
 
     def _is_at_end(self, vertex_id: VertexId) -> bool:
         found = [
@@ -527,8 +528,8 @@ class _Scaled:
 
     def owned(self, subtask: int) -> Sequence[int]:
         """Return the former subtasks whose whole data goes to this one. Each goes to one subtask, in order."""
-        first, behind = (-(-one * self._old // self._new) for one in (subtask, subtask + 1))
-        return range(first, behind)
+        first, stop = (-(-one * self._old // self._new) for one in (subtask, subtask + 1))
+        return range(first, stop)
 
     def sources(self, edge: JobEdge, subtask: int) -> Sequence[int]:
         """Return the former subtasks that may have records of this one."""

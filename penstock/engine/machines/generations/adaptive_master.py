@@ -17,9 +17,9 @@ from typing import ClassVar, Final
 
 from penstock.engine.machines.generations.desired_resources import (
     DesiredResources,
-    beside,
     check_elastic,
     no_slots,
+    parallelism_with_kept,
     refusal_of_sizes,
     running_on,
 )
@@ -343,7 +343,9 @@ class AdaptiveMaster:
         If these do not suffice together with what runs on, that ends too.
         """
         if self.generation.status is JobStatus.RUNNING:
-            found = beside(self.generation, self.submitted, self._elastic, self.leaving)
+            found = parallelism_with_kept(
+                self.generation, self.submitted, self._elastic, self.leaving
+            )
             if found is not None:
                 return self._begin(found)
             if self.generation.handover_view.kept:
@@ -484,11 +486,12 @@ _RETRY_MS: Final = 10_000
 
 
 class Decommission:
-    """How a job of a fixed size leaves TaskManagers that the host takes away: all its tasks move behind a checkpoint, as
-    in a handover.
+    """Moves a job of a fixed size away from TaskManagers that the host takes away, with a handover
+    checkpoint of all tasks.
 
-    It asks for as many slots elsewhere as it has there, and runs on until they have come. Source: none; in Flink the
-    tasks fail with their TaskManager (docs/spec/elasticity.md#taskmanagers-that-leave).
+    It asks for as many slots elsewhere as the job has there. The job runs until they have come.
+    Source: none; in Flink the tasks fail with their TaskManager
+    (docs/spec/elasticity.md#taskmanagers-that-leave).
 
     Asked after each event while TaskManagers leave.
     """

@@ -56,10 +56,10 @@ class DesiredResources:
         return VertexParallelism(dict(parallelism), slots)
 
     def parallelism(self, slots: int) -> dict[VertexId, int] | None:
-        """Return the parallelism of each vertex with so many slots; None: they are too few.
+        """Return the parallelism of each vertex with this number of slots; None: they are too few.
 
-        Vertices that share their places may be joined by no pipeline with one number of subtasks, and with fewer they are. Then the job
-        uses fewer slots than there are.
+        Vertices of one slot sharing group may be joined by no pipeline with equal parallelism, so
+        they may have fewer subtasks. Then the job uses fewer slots than there are.
         """
         slots = min(slots, self.desired_slots)
         if self._are_apart:
@@ -164,19 +164,19 @@ def running_on(
     changed = {one for one, count in parallelism_of(graph).items() if target[one] != count}
     changed |= generation.handover_view.vertices_on(leaving)
     kept = untouched(graph, changed)
-    return kept if _slots_beside(generation, kept, target, leaving) <= usable else frozenset()
+    return kept if _slots_needed(generation, kept, target, leaving) <= usable else frozenset()
 
 
-def beside(
+def parallelism_with_kept(
     generation: JobMaster,
     submitted: JobGraph,
     desired: DesiredResources,
     leaving: Collection[ResourceId],
 ) -> dict[VertexId, int] | None:
-    """Return the parallelism with which the next generation begins next to the vertices that run on; None: there are too
-    few slots for it.
+    """Return the parallelism with which the next generation begins while `kept` vertices run on;
+    None: there are too few slots.
 
-    If more is asked for meanwhile than there is, it is the former one.
+    If a user or the autoscaler asks for more slots than there are, it is the former parallelism.
     """
     handover_view = generation.handover_view
     kept, usable = handover_view.kept, handover_view.slots_outside(leaving)
@@ -189,19 +189,19 @@ def beside(
         around = DesiredResources(submitted, {**desired.bounds, **pinned}).parallelism(usable)
         found += [] if around is None else [around]
     fitting = (
-        one for one in [*found, former] if _slots_beside(generation, kept, one, leaving) <= usable
+        one for one in [*found, former] if _slots_needed(generation, kept, one, leaving) <= usable
     )
     return next(fitting, None)
 
 
-def _slots_beside(
+def _slots_needed(
     generation: JobMaster,
     kept: Collection[VertexId],
     parallelism: Mapping[VertexId, int],
     leaving: Collection[ResourceId],
 ) -> int:
-    """Return how many slots of TaskManagers that stay are needed, if each group of new subtasks shares one with subtasks
-    that run on.
+    """Return how many slots of TaskManagers that stay are needed, if each group of new subtasks
+    shares a slot with subtasks that run on.
     """
     widest: Counter[str] = Counter()
     for one, vertex in generation.job_graph.vertices.items():

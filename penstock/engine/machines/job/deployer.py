@@ -158,4 +158,4 @@ class Deployer:
             assert location is not None
             self._event_log.emit(DeployTask(location.resource_id, self._deployments.of(vertex)))
         for vertex in placed:
-            self._attempts.tell_readers(vertex)
+            self._attempts.update_consumers(vertex)

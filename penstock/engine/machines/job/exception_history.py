@@ -1,7 +1,7 @@
 """The failures of a job, each with the failures that came with it. Bounded.
 
 Knows no strategy. Source: Flink BoundedFIFOQueue of RootExceptionHistoryEntry; differs: a failure
-that explains the one before it (a user's error behind a broken connection) replaces it as the root.
+that explains the one before it (a user's error that broke a connection) replaces it as the root.
 """
 
 from __future__ import annotations

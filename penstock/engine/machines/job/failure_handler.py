@@ -142,7 +142,7 @@ class FailureHandler:
         if self._lifecycle.status in _ENDING or self._lifecycle.status.is_terminal:
             self.history.add(failure, self._event_log.now_ms, failed)
             return  # All tasks are ending anyway, also before a restart of the whole job.
-        if self._is_left_behind(failure, failed):
+        if self._ends_after_handover(failure, failed):
             return
         may_restart = self._may_restart(failure, failed)
         failed = [*failed, *self._take_consequences()]
@@ -151,10 +151,13 @@ class FailureHandler:
         else:
             self._fail_job()
 
-    def _is_left_behind(self, failure: FailureInfo, failed: Collection[ExecutionVertex]) -> bool:
-        """Whether the next generation begins where this one stopped, whatever becomes of its tasks. Then they end, but for those that run on.
+    def _ends_after_handover(
+        self, failure: FailureInfo, failed: Collection[ExecutionVertex]
+    ) -> bool:
+        """Return whether the next generation begins where this one stopped, whatever becomes of its
+        tasks. Then all tasks end except those that run on.
 
-        If one of these fails, or nobody knows which, the job restarts.
+        If one of these fails, or the failed task is unknown, the job restarts.
         """
         kept = self._checkpoints.handover.kept
         if not self._lifecycle.has_handed_over or not failure.is_recoverable:
@@ -194,7 +197,7 @@ class FailureHandler:
         if self.is_ending:
             self.history.add(failure, self._event_log.now_ms)
             return
-        if self._is_left_behind(failure, ()):
+        if self._ends_after_handover(failure, ()):
             return
         may_restart = self._may_restart(failure, ())
         self._take_consequences()

@@ -112,17 +112,18 @@ def _keyed_bytes(checkpoint: CompletedCheckpoint) -> dict[str, int]:
 # ---------------------------------------------------------------------- handover changes
 
 
-def seat_beside(
+def share_kept_slots(
     graph: ExecutionGraph,
     shared_slots: SharedSlots,
     left: HandedOver,
     leaving: Collection[ResourceId],
 ) -> None:
-    """Give those that run on the seats that they have. Each group of new subtasks shares one of these slots, so that no
-    more slots are used than needed, but not on a TaskManager that is `leaving`. What is left over asks for slots of its
-    own.
+    """Give the vertices that run on the slots that they have, and let each group of new subtasks
+    share one of these slots.
 
-    A group goes to the slot where one of its subtasks was before, if it can.
+    So no more slots are used than needed. Slots of TaskManagers that are `leaving` are not shared.
+    Groups that are left over ask for slots of their own. A group goes to the slot where one of its
+    subtasks ran before, if it can.
     """
     groups = list(shared_slots.groups)
     vertices = graph.vertices
@@ -148,14 +149,15 @@ def seat_beside(
 
 
 class HandoverChanges:
-    """How far a generation of a job is on its way to the next one, and what that one goes on with.
+    """Progress of one generation of a job towards the next one, and what the next one continues with.
 
-    The next generation begins in one of two cases. Either this one hands over: a checkpoint behind which all tasks stop
-    holds all that they did, and when it is complete they end, but for vertices that run on into the next generation. Or
-    it fails, and the next one begins with the last completed checkpoint, as any restart does. Who decides:
-    `engine/machines/generations`. Source: Flink AdaptiveScheduler, which knows the second way only.
+    The next generation begins in one of two cases. Either this one hands over: it takes a checkpoint
+    after which all tasks stop. When the checkpoint is complete the tasks end, except those of
+    vertices that run on into the next generation. Or this one fails, and the next one begins with
+    the last completed checkpoint, as any restart does. Who decides: `engine/machines/generations`.
+    Source: Flink AdaptiveScheduler, which knows the second way only.
 
-    Of one generation. Part of JobMaster, whose `step` alone makes changes, for a `GenerationChange`.
+    Part of JobMaster, whose `step` alone makes changes, for a `GenerationChange`.
     """
 
     def __init__(
@@ -217,7 +219,7 @@ class HandoverChanges:
         return self.is_over or self._state.lifecycle.status is JobStatus.CREATED
 
     def handed_over(self) -> HandedOver:
-        """Return what the next generation goes on with. This one takes no more events."""
+        """Return what the next generation continues with. This one takes no more events."""
         state = self._state
         return HandedOver(
             state.lifecycle.status,
@@ -304,7 +306,7 @@ class HandoverChanges:
         self._state.slots.leave(leaving)
 
     def hold_slots(self, count: int, leaving: Collection[ResourceId] = ()) -> None:
-        """Hold at least so many slots, whatever the tasks ask for now, and none that is free on TaskManagers that are `leaving`."""
+        """Hold at least `count` slots, whatever the tasks ask for now. Free slots on TaskManagers that are `leaving` do not count."""
         self._state.slots.leave(leaving)
         self._state.slots.pool.floor = count
 
@@ -317,9 +319,7 @@ class HandoverChanges:
             lifecycle.awaits_next = True
 
     def hand_over(self, kept: frozenset[VertexId] = frozenset()) -> None:
-        """Take a checkpoint behind which all tasks end, but those of vertices that are `kept`: no edge may join them with
-        others.
-        """
+        """Take a checkpoint after which all tasks end, except those of `kept` vertices. No edge may join these with others."""
         self._state.checkpoints.hand_over(self._state.event_log.now_ms, kept)
 
     def note_handover_failure(self) -> None:
@@ -327,7 +327,7 @@ class HandoverChanges:
         self._state.checkpoints.handover.note_failure()
 
     def give_up_kept(self) -> None:
-        """The next generation cannot begin beside the tasks that run on. They end too, and it begins as after a failure."""
+        """The next generation cannot begin while `kept` vertices run. Their tasks end too, and it begins as after a failure."""
         self._state.lifecycle.move(JobStatusEvent.RESTARTABLE_FAILURE)
         self._state.lifecycle.awaits_next = True
         for vertex in self._state.graph.vertices:
@@ -345,6 +345,7 @@ class HandoverChanges:
             None if latest is None else latest.checkpoint_id,
             is_planned=status is JobStatus.RUNNING,
             kept=left.kept,
+            is_first=status is JobStatus.CREATED,
         )
         state.event_log.emit(replaced)
         state.checkpoints.restore_coordinators(left.kept)
@@ -355,7 +356,7 @@ class HandoverChanges:
         state.slots.leave(leaving)
         shared, needed = state.slots.shared_slots, 0
         if left.kept:
-            seat_beside(state.graph, shared, left, leaving)
+            share_kept_slots(state.graph, shared, left, leaving)
             needed = len(shared.groups)  # What runs on may have more than is asked for by now.
         state.slots.keep(max(needed, state.slots.pool.floor))
         if left.kept:

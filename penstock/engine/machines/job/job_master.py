@@ -432,4 +432,4 @@ class TaskReports:
         if vertex is None or partition is None or partition.producer is not vertex:
             return
         partition.mark_produced()
-        self._attempts.tell_readers(vertex)
+        self._attempts.update_consumers(vertex)

@@ -64,10 +64,12 @@ class Attempts:
             self._shared_slots.leave(vertex, self._event_log.now_ms)
             if new is ExecutionState.FINISHED:
                 self._graph.mark_finished(vertex)
-                self.tell_readers(vertex)
+                self.update_consumers(vertex)
         cause = failure.kind if failure is not None else ""
         at_ms = self._event_log.now_ms
-        self._event_log.tell(ExecutionStateChanged(execution.attempt_id, old, new, at_ms, cause))
+        self._event_log.emit_noted(
+            ExecutionStateChanged(execution.attempt_id, old, new, at_ms, cause)
+        )
         return consequence
 
     def cancel(self, vertex: ExecutionVertex) -> None:
@@ -92,7 +94,7 @@ class Attempts:
             vertex.reset()
             self.alive += 1
 
-    def tell_readers(self, vertex: ExecutionVertex) -> None:
+    def update_consumers(self, vertex: ExecutionVertex) -> None:
         """The vertex's results can be read now: inform the consumers that were deployed before."""
         for update in self._deployments.updates_for(vertex):
             self._event_log.emit(update)

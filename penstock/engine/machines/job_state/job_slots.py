@@ -162,7 +162,7 @@ class JobSlots:
         self.declare()
 
     def declare(self) -> None:
-        """Tell the ResourceManager which slots are required, if that has changed."""
+        """Declare to the ResourceManager which slots are required, if that has changed."""
         required = self.pool.required
         sized = tuple(
             (size, required[p]) for p, size in self._sizes.by_profile.items() if required[p] > 0

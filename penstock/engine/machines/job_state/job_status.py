@@ -134,4 +134,4 @@ class JobLifecycle:
             return
         self.status = following
         failure = self.root.failure if following in _FAILING else None
-        self._event_log.tell(JobStatusChanged(following, self._event_log.now_ms, failure))
+        self._event_log.emit_noted(JobStatusChanged(following, self._event_log.now_ms, failure))

@@ -1,1 +1,1 @@
-"""What a program would get of a cluster, told before it runs: `penstock plan`."""
+"""Computes which slots a program would get of a cluster before it runs: `penstock plan`."""

@@ -280,7 +280,9 @@ class _Rehearsal:
         place.vertices += [one for one in subtasks if one not in place.vertices]
 
     def _finish_some(self) -> bool:
-        """End the running tasks, so that regions behind blocking results can start. Returns: whether any ran."""
+        """End the running tasks, so that regions that read blocking results can start. Returns:
+        whether any ran.
+        """
         if len(self._deployed) == len(self._subtasks):
             return False
         running, self._running = self._running, []

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from penstock.engine.machines.rescaling.transition_manager import TransitionTimings
 from penstock.engine.model.config import Settings
+from penstock.engine.model.elastic import PENSTOCK_DEFAULTS
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.autoscaler import (
     AutoscalerOptions,
@@ -61,7 +62,7 @@ def adaptive_settings_of(
     profile = settings.get(ElasticOptions.PROFILE)
     unset: dict[Option[Any], int] = {}
     if profile is ElasticProfile.PENSTOCK:
-        unset |= _QUICK
+        unset |= {one: one.parse(PENSTOCK_DEFAULTS[one.key]) for one in _QUICK}
     if is_reactive:
         unset |= {
             ElasticOptions.WAIT_TIMEOUT: _FOR_EVER,
@@ -91,14 +92,14 @@ def adaptive_settings_of(
     )
 
 
-_QUICK: Final[Mapping[Option[Any], int]] = {
-    ElasticOptions.COOLDOWN: 10_000,
-    ElasticOptions.SUBMISSION_STABILIZATION: 2_000,
-    ElasticOptions.EXECUTING_STABILIZATION: 10_000,
-    ElasticOptions.MAX_TRIGGER_DELAY: 5_000,
-    ElasticOptions.HISTORY_SIZE: 16,
-}
-"""What the profile `penstock` has instead of Flink's defaults."""
+_QUICK: Final[tuple[Option[Any], ...]] = (
+    ElasticOptions.COOLDOWN,
+    ElasticOptions.SUBMISSION_STABILIZATION,
+    ElasticOptions.EXECUTING_STABILIZATION,
+    ElasticOptions.MAX_TRIGGER_DELAY,
+    ElasticOptions.HISTORY_SIZE,
+)
+"""The profile `penstock` has shorter times here than Flink, and keeps more."""
 
 
 def _value(settings: Settings, option: Option[int], unset: Mapping[Option[Any], int]) -> int:

@@ -184,5 +184,5 @@ class Registered(dict[ResourceId, KnownTaskManager]):
 
 @lru_cache(maxsize=1024)
 def slots_profile(count: int) -> ResourceProfile:
-    """Return the profile of so many slots."""
+    """Return the profile of `count` slots."""
     return profile_of({"cpu": count})

@@ -1,7 +1,7 @@
 """The ResourceManager: how many TaskManagers are needed, which slots go to which job, and when
 TaskManagers may end.
 
-Knows no processes: it asks for TaskManagers and is told of them. Source: Flink
+Knows no processes: it asks for TaskManagers, and events report them. Source: Flink
 ActiveResourceManager, FineGrainedSlotManager (docs/spec/slots.md#resourcemanager). Differs:
 resource and allocation ids are counted here, requirements are checked at once instead of after a
 delay, and slots are spread over starting TaskManagers too.
@@ -54,7 +54,7 @@ class ResourceSettings:
     max_start_failures_per_minute: float = 10.0
     start_retry_ms: int = 3_000
     redundant_taskmanagers: int = 0
-    report_after_ms: int = 3_000
+    report_after_ms: int = 10_000
     report_interval_ms: int = 30_000
 
 
@@ -121,7 +121,9 @@ class StartFailures:
 
 
 class ResourceManager:
-    """All TaskManagers of one application. `slots_each`: slots of one. `most`: so many may there be; None: any number."""
+    """All TaskManagers of one application. `slots_each`: slots of one TaskManager. `most`: the
+    largest number of TaskManagers; None: no limit.
+    """
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""What is deployed next, when its slots suffice, and what each task is told."""
+"""Decides what is deployed next, when its slots suffice, and what each deployment contains."""

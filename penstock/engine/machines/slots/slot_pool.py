@@ -59,7 +59,7 @@ class OfferAnswer:
 class SlotPool:
     """All slots of one job by allocation id, in the order they came.
 
-    `floor`: the job wants to hold at least so many, whatever its requests are.
+    `floor`: the job holds at least this number of slots, whatever its requests are.
     """
 
     def __init__(
@@ -428,7 +428,7 @@ class FreeSlots(Generic[Slot]):
         return iter(self._slots.values())
 
     def add(self, slot: Slot) -> None:
-        """Add a slot that has become free, behind all others."""
+        """Append a slot that has become free."""
         allocation_id = slot.allocation_id
         self._slots[allocation_id] = slot
         self._order[allocation_id] = self._next_order

@@ -82,7 +82,7 @@ class _LocalInput:
         open_groups = dict.fromkeys(self._by_name.get(job_vertex.slot_sharing_group, ()))
         remaining: list[ExecutionVertex] = []
         for vertex in job_vertex.vertices:
-            group = self._co_located(vertex) or self._beside_producer(vertex, open_groups)
+            group = self._co_located(vertex) or self._with_producer(vertex, open_groups)
             if group is None:
                 remaining.append(vertex)
             else:
@@ -105,7 +105,7 @@ class _LocalInput:
         name = vertex.job_vertex.co_location_group
         return None if name is None else self._constraints.get((name, vertex.subtask))
 
-    def _beside_producer(
+    def _with_producer(
         self, vertex: ExecutionVertex, open_groups: dict[SharingGroup, None]
     ) -> SharingGroup | None:
         for consumed in vertex.consumed_groups:

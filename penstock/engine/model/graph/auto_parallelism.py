@@ -20,7 +20,7 @@ UNDECIDED: Final = -1
 """A parallelism that is decided when the inputs are there."""
 
 SubpartitionRange: TypeAlias = "tuple[int, int]"
-"""The first of consecutive subpartitions, and the one behind the last."""
+"""The first of consecutive subpartitions, and the one after the last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,7 @@ def topological_order(
     order = [node for node in nodes if not waiting_for[node]]
     placed = set(order)
     for node in order:
-        _tell_outputs(node, outputs_of, waiting_for)
+        _count_down_outputs(node, outputs_of, waiting_for)
     for source in tuple(order):
         stack: list[Iterator[Node]] = [iter(outputs_of(source))]
         while stack:
@@ -206,7 +206,7 @@ def topological_order(
             elif following not in placed and not waiting_for[following]:
                 order.append(following)
                 placed.add(following)
-                _tell_outputs(following, outputs_of, waiting_for)
+                _count_down_outputs(following, outputs_of, waiting_for)
                 stack.append(iter(outputs_of(following)))
     if len(order) != len(nodes):
         left = ", ".join(str(node) for node in nodes if node not in placed)
@@ -217,7 +217,7 @@ def topological_order(
     return order
 
 
-def _tell_outputs(
+def _count_down_outputs(
     node: Node, outputs_of: Callable[[Node], Iterable[Node]], waiting_for: dict[Node, int]
 ) -> None:
     for following in set(outputs_of(node)):

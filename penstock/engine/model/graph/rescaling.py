@@ -98,7 +98,7 @@ def _outside_of_limits(submitted: JobGraph, wanted: Mapping[VertexId, int]) -> l
 
 def _broken_keyed_streams(submitted: JobGraph, wanted: Mapping[VertexId, int]) -> list[str]:
     return [
-        f"vertex '{submitted.vertices[target].name}' goes on with the keys of vertex "
+        f"vertex '{submitted.vertices[target].name}' continues with the keys of vertex "
         f"'{submitted.vertices[source].name}' without another key_by, so both need the same "
         f"parallelism, but they were given {wanted[target]} and {wanted[source]}. Give them the "
         "same, or put key_by between them"

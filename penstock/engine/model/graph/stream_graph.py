@@ -110,15 +110,15 @@ class StreamGraph:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRule:
-    """What an operator does with a record at which a function of the user raises, as it travels with the
+    """What an operator does with a record for which a user function raised. Travels with the
     operator.
 
-    Does not know dead letters or sinks. Source: none in Flink, where such an error fails the job.
+    The operator puts the record aside and continues with the next one. An operator without a rule
+    fails the job. Does not know dead letters or sinks. Source: none in Flink, where such an error
+    fails the job.
 
-    The record is put aside, and the operator goes on behind it. An operator without a rule fails the job.
-
-    `tag`: the side output of the dead letters; None: the record is only counted. `only`: the classes of exceptions that
-    count.
+    `tag`: the side output of the dead letters; None: the record is only counted. `only`: the
+    exception classes that the rule covers.
     """
 
     tag: str | None = None

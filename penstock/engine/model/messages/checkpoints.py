@@ -48,7 +48,13 @@ class CheckpointFailureReason(StrEnum):
     INPUT_END_OF_STREAM = "INPUT_END_OF_STREAM"
 
 
-_ENDS: Final = (CheckpointFailureReason.COORDINATOR_SHUTDOWN, CheckpointFailureReason.TASK_CLOSING)
+_POINTLESS: Final = frozenset({
+    CheckpointFailureReason.PERIODIC_SCHEDULER_SHUTDOWN,
+    CheckpointFailureReason.COORDINATOR_SUSPEND,
+    CheckpointFailureReason.COORDINATOR_SHUTDOWN,
+    CheckpointFailureReason.CHECKPOINT_SUBSUMED,
+    CheckpointFailureReason.TASK_CLOSING,
+})
 
 
 # ------------------------------------------------------------------ to and from tasks
@@ -215,7 +221,7 @@ class SnapshotCoordinators:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorsCheckpointEnded:
-    """Tell the operators' coordinators that the checkpoint is complete, or aborted."""
+    """Notify the operators' coordinators that the checkpoint is complete or aborted."""
 
     checkpoint_id: int
     is_completed: bool
@@ -289,8 +295,10 @@ class CheckpointEnded:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether its tasks or its job ended meanwhile, which is no failure. A savepoint that somebody waits for has failed then."""
-        return self.reason in _ENDS and not self.checkpoint_type.is_savepoint
+        """Whether it had become pointless: by a restart, a newer one, or the end of its job. A savepoint that somebody waits for has
+        failed then.
+        """
+        return self.reason in _POINTLESS and not self.checkpoint_type.is_savepoint
 
 
 CheckpointEffect: TypeAlias = (

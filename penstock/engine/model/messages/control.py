@@ -97,7 +97,9 @@ class ProcessEnded:
 
 @dataclass(frozen=True, slots=True)
 class KillTaskManager:
-    """(wire) To a supervisor: its TaskManager cannot end by itself. ProcessEnded then tells where its tasks were."""
+    """(wire) To a supervisor: its TaskManager cannot end by itself. The `cause` of the
+    ProcessEnded that follows says where its tasks were.
+    """
 
     reason: str
 
@@ -160,17 +162,18 @@ class NoMoreSplits:
 
 @dataclass(frozen=True, slots=True)
 class DriverData:
-    """(wire) A batch of a print or collect stream: opaque bytes until the driver's consumer opens them.
+    """(wire) A batch of a print or collect stream: opaque bytes until the driver's consumer opens
+    them.
 
-    `behind_checkpoint`: the last checkpoint whose barrier the attempt has passed; -1: none. Later checkpoints cover the
-    batch.
+    `after_checkpoint`: the last checkpoint whose barrier the attempt sent before the batch; -1:
+    none. Later checkpoints cover the batch.
     """
 
     stream: str
     attempt_id: ids.AttemptId
     records: int
     payload: bytes
-    behind_checkpoint: int = -1
+    after_checkpoint: int = -1
 
 
 @dataclass(frozen=True, slots=True)

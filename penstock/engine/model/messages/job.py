@@ -180,7 +180,7 @@ class DeclareRequirements:
 
 @dataclass(frozen=True, slots=True)
 class AnswerOffers:
-    """Tells a TaskManager which of its offered slots the job takes; it frees the others."""
+    """Accepts or rejects the slots that a TaskManager offered; it frees the rejected ones."""
 
     resource_id: ids.ResourceId
     accepted: tuple[ids.AllocationId, ...]
@@ -257,7 +257,8 @@ class GraphReplaced:
 
     `former`: all subtasks of the generation before. `first_attempt`: the number of the attempts of the new one. `checkpoint_id`: what the new one begins with; None: it begins anew.
     `is_planned`: the former one has handed over all that it did; otherwise it failed, and what came after the checkpoint
-    is processed again. `kept`: vertices whose subtasks run on with the attempts that they have.
+    is processed again. `kept`: vertices whose subtasks run on with the attempts that they have. `is_first`: nothing of the job
+    has run before.
     """
 
     job_graph: JobGraph
@@ -266,6 +267,7 @@ class GraphReplaced:
     checkpoint_id: int | None
     is_planned: bool
     kept: frozenset[ids.VertexId] = frozenset()
+    is_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

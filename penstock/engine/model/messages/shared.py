@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.engine.model.ids import AllocationId, PartitionId, ResourceId
+from penstock.engine.model.ids import AllocationId, DataSetId, PartitionId, ResourceId
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
 from penstock.engine.model.texts.bounded_text import MOST_OF_MESSAGE, cut_lines
 
@@ -96,11 +96,42 @@ class UserMetric:
 
 
 @dataclass(frozen=True, slots=True)
+class FrequentKey:
+    """(wire) A key of which an attempt has sent many records lately. `key`: as text, which is cut. `count`: its records among the
+    `records` of one batch that went to the subtask `channel`.
+    """
+
+    data_set_id: DataSetId
+    channel: int
+    key: str
+    count: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecentFigures:
+    """(wire) How an attempt has spent its time, and what it has processed: per second over the last 5 s, or since its start. The
+    three `*_ms_per_s` sum to 1,000.
+    """
+
+    busy_ms_per_s: float = 0.0
+    idle_ms_per_s: float = 0.0
+    backpressured_ms_per_s: float = 0.0
+    records_in_per_s: float = 0.0
+    records_out_per_s: float = 0.0
+    bytes_in_per_s: float = 0.0
+    bytes_out_per_s: float = 0.0
+
+
+NOTHING_RECENT: Final = RecentFigures()
+
+
+@dataclass(frozen=True, slots=True)
 class TaskIo:
     """(wire) Counters of one attempt. Bytes count encoded frames, and an estimate of what is never encoded; `remote_*` only those
     that crossed a socket.
 
-    `*_ms`: since the start. `*_per_s`: over the last 5 s, or since the start; the three `*_ms_per_s` sum to 1,000. `watermark_ms`: of the
+    `*_ms`: since the start. `watermark_ms`: of the
     input (for a source: of its output). `buffers_in`: frames that wait for the task. `buffers_out`: frames that wait
     for its consumers. `mails`: mails that wait in its mailbox. `restored_*`: bytes of restored state, from its
     machine's disk and from the checkpoint directory. `user_metrics`: those of the user's functions, since the start of
@@ -117,13 +148,8 @@ class TaskIo:
     busy_ms: int = 0
     idle_ms: int = 0
     backpressured_ms: int = 0
-    busy_ms_per_s: float = 0.0
-    idle_ms_per_s: float = 0.0
-    backpressured_ms_per_s: float = 0.0
-    records_in_per_s: float = 0.0
-    records_out_per_s: float = 0.0
-    bytes_in_per_s: float = 0.0
-    bytes_out_per_s: float = 0.0
+    recent: RecentFigures = NOTHING_RECENT
+    frequent_keys: tuple[FrequentKey, ...] = ()
     watermark_ms: int = -(2**63)
     late_records_dropped: int = 0
     buffers_in: int = 0

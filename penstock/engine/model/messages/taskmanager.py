@@ -71,7 +71,7 @@ class TaskManagerStartFailed:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagersAllowed:
-    """The host has grown: so many TaskManagers may there be at one time."""
+    """The host can now run `most` TaskManagers at one time, more than before."""
 
     most: int
     now_ms: int
@@ -127,7 +127,7 @@ class RequestSlot:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesMissing:
-    """To the JobMaster, as NotEnoughResources. The console also prints it, after 3 s and then every 30 s. `is_final`: none is on its way."""
+    """To the JobMaster, as NotEnoughResources. The console also prints it, after 10 s and then every 30 s. `is_final`: none is on its way."""
 
     job_id: ids.JobId
     wanted: int

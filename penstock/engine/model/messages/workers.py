@@ -13,7 +13,9 @@ from penstock.engine.model.ids import JobId, ResourceId
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
 
 WorkerId = ResourceId
-"""Workers are named as TaskManagers are: a worker and the only TaskManager of a worker cannot be told apart from outside."""
+"""A worker has the same kind of id as a TaskManager: from outside, a worker and its only
+TaskManager look alike.
+"""
 StartId = NewType("StartId", str)
 
 
@@ -77,9 +79,11 @@ class WorkerUsedUp:
 
 @dataclass(frozen=True, slots=True)
 class StartWanted:
-    """A job wants a TaskManager of so many slots. `lower_bound`: the slots without which the job cannot run. `idle_ms`: how long
-    the worker may wait for the next job afterwards. `after_sized`: so many TaskManagers of a given size come first, because they
-    are harder to place.
+    """A job wants a TaskManager with this number of slots.
+
+    `lower_bound`: the number of slots without which the job cannot run. `idle_ms`: how long the
+    worker may wait for the next job afterwards. `after_sized`: how many TaskManagers of a given
+    size are placed first, because they are harder to place.
     """
 
     start_id: StartId
@@ -110,7 +114,7 @@ class StartDropped:
 
 @dataclass(frozen=True, slots=True)
 class HostedGone:
-    """A worker has told that a TaskManager is over."""
+    """A worker reports that a TaskManager has ended."""
 
     start_id: StartId
     cause: str

@@ -29,13 +29,13 @@ class AutoscalerOptions(OptionGroup, title="Autoscaler"):
     ENABLED = flag("job.autoscaler.enabled", "false")
     """Whether jobs are measured, and their parallelism is evaluated."""
     SCALING_ENABLED = flag("job.autoscaler.scaling.enabled", "true")
-    """Whether decisions are carried out. `false`: they are only told, as recommendations."""
+    """Whether decisions are carried out. `false`: they are only reported, as recommendations."""
     INTERVAL = duration("job.autoscaler.interval", "10 s")
     """Time between two measurements of a job."""
     VERTEX_EXCLUDE_IDS = texts("job.autoscaler.vertex.exclude.ids")
     """Ids of vertices that keep their parallelism."""
     QUOTA_CPU = number("job.autoscaler.quota.cpu")
-    """A job does not grow above so many cores."""
+    """The most cores that a job may grow to."""
     QUOTA_MEMORY = size("job.autoscaler.quota.memory")
     """A job does not grow above so much memory."""
     GC_PRESSURE_THRESHOLD = number("job.autoscaler.memory.gc-pressure.threshold", "1.0")
@@ -47,7 +47,7 @@ class AutoscalerOptions(OptionGroup, title="Autoscaler"):
     HISTORY_MAX_AGE = duration("job.autoscaler.history.max.age", "24 h")
     """How long a rescale is remembered."""
     EVENT_INTERVAL = duration("job.autoscaler.scaling.event.interval", "30 min")
-    """Time before the same event is told again."""
+    """Time before the same event is reported again."""
 
 
 class AutoscalerMetricOptions(OptionGroup, title="Autoscaler: measurements"):
@@ -123,10 +123,11 @@ class AutoscalerStepOptions(OptionGroup, title="Autoscaler: steps"):
     EFFECTIVENESS_THRESHOLD = number("job.autoscaler.scaling.effectiveness.threshold", "0.1")
     """Share of the expected gain that an increase must bring."""
     TOLERATED_INEFFECTIVE = whole("penstock.autoscaler.tolerated-ineffective-scalings", "0")
-    """With detection enabled: so many increases in a row may fail to help before the next one is blocked. Each of them
-    is told as an event."""
+    """With detection enabled: how many increases in a row may fail to help before the next one is
+    blocked. Each of them is reported as an event.
+    """
     SCALABILITY_ENABLED = flag("job.autoscaler.observed-scalability.enabled", "false")
-    """Whether former rescales tell how much a further subtask brings."""
+    """Whether the gain of a further subtask is estimated from former rescales."""
     SCALABILITY_MIN_OBSERVATIONS = whole(
         "job.autoscaler.observed-scalability.min-observations", "3"
     )
@@ -151,12 +152,12 @@ class ElasticProfile(StrEnum):
 
 
 class ElasticOptions(OptionGroup, title="Elastic jobs"):
-    """When the Adaptive scheduler changes the parallelism of a running job."""
+    """When the parallelism of a running job changes: one of the Adaptive scheduler, a reactive one, one with an autoscaler, or any other since
+    somebody has first asked to rescale it."""
 
     PROFILE = one_of(ElasticProfile, str.lower)("penstock.elastic.profile", "penstock")
-    """Values of the options of this table that are not set. `flink`: their defaults. `penstock`: a cooldown of 10 s,
-    stabilization of 2 s at submission, and of 10 s later while TaskManagers are starting, a trigger after at most 5
-    s, and 16 rescales kept; because a rescale takes about a second. The tables of the autoscaler have both values."""
+    """Values of the options of this table and of the autoscaler's that are not set: `penstock`, or `flink` for Flink's
+    where they differ. A rescale takes about a second here, so the times are shorter."""
     MODE = one_of(("REACTIVE",), str.upper)("scheduler-mode")
     """`reactive`: the job uses all slots that there are, up to the max parallelism of its vertices."""
     WAIT_TIMEOUT = signed_duration(
@@ -164,8 +165,9 @@ class ElasticOptions(OptionGroup, title="Elastic jobs"):
         "5 min",
         older="jobmanager.adaptive-scheduler.resource-wait-timeout",
     )
-    """How long a job waits for enough slots before it goes on with what there is, or fails. Negative: for ever, as in
-    reactive mode if it is not set."""
+    """How long a job waits for enough slots before it continues with what there is, or fails.
+    Negative: for ever, as in reactive mode if it is not set.
+    """
     SUBMISSION_STABILIZATION = duration(
         "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout",
         "10 s",
@@ -182,14 +184,15 @@ class ElasticOptions(OptionGroup, title="Elastic jobs"):
     EXECUTING_STABILIZATION = duration(
         "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout", "1 min"
     )
-    """How long a job that could change waits for the rest of the slots that it wants."""
+    """How long a job that could change waits for the rest of the slots that it wants. In the profile `penstock` only
+    while TaskManagers are starting, if it is not set."""
     MAX_CHECKPOINT_FAILURES = within(whole, 1)(
         "jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures", "2"
     )
-    """A change waits for the next completed checkpoint, or for so many failed ones."""
+    """A change waits for the next completed checkpoint, or for this number of failed ones."""
     MAX_TRIGGER_DELAY = duration("jobmanager.adaptive-scheduler.rescale-trigger.max-delay")
-    """How long a change waits for a checkpoint. Without it: one interval of checkpoints more than failed ones are
-    waited for; not at all if the job takes none."""
+    """How long a change waits for a checkpoint. Flink without it: one interval of checkpoints more than failed ones
+    are waited for. Not at all if the job takes none and it is not set."""
     PREFERS_FEW_TASKMANAGERS = flag(
         "jobmanager.adaptive-scheduler.prefer-minimal-taskmanagers", "true"
     )

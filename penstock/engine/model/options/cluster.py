@@ -61,7 +61,7 @@ class HeartbeatOptions(OptionGroup, title="Heartbeats"):
 class ResourceOptions(OptionGroup, title="Number of TaskManagers"):
     """How many TaskManagers there are, and when they are asked for and released."""
 
-    REPORT_AFTER = duration("penstock.resources.report-after", "3 s")
+    REPORT_AFTER = duration("penstock.resources.report-after", "10 s")
     """When a job has waited this long for a slot, the driver prints what is missing."""
     REPORT_INTERVAL = duration("penstock.resources.report-interval", "30 s")
     """How often the driver repeats what is missing."""
@@ -108,8 +108,9 @@ class JobManagerAddressOptions(OptionGroup, title="Address of the JobManager"):
     """Port at which TaskManagers dial this driver: one port, or ranges such as `50100-50110,50200`. Each job has a port
     of its own. 0: any free port."""
     BIND_PORT = ports("jobmanager.rpc.bind-port")
-    """Port at which the driver listens, if it differs from the dialled one (behind a NAT). Without it:
-    jobmanager.rpc.port."""
+    """Port at which the driver listens, if it differs from the dialled one (with a NAT between).
+    Without it: jobmanager.rpc.port.
+    """
     BIND_HOST = text("jobmanager.bind-host")
     """Address at which the driver listens. Without it: the one where Spark's driver listens."""
 
@@ -125,8 +126,9 @@ class TaskManagerAddressOptions(OptionGroup, title="Addresses of TaskManagers"):
     DATA_PORT = ports("taskmanager.data.port", "0")
     """Port for data: one port, or ranges, because several TaskManagers may share a host. 0: any free port."""
     DATA_BIND_PORT = ports("taskmanager.data.bind-port")
-    """Port at which a TaskManager listens, if it differs from the dialled one (behind a NAT). Without it:
-    taskmanager.data.port."""
+    """Port at which a TaskManager listens, if it differs from the dialled one (with a NAT between).
+    Without it: taskmanager.data.port.
+    """
 
 
 class HighAvailabilityOptions(OptionGroup, title="High availability"):

@@ -25,9 +25,11 @@ class ExchangeOptions(OptionGroup, title="Data exchange"):
     """A gate with few channels divides this many buffers among them, if each then gets more than
     buffers-per-channel."""
     IN_FLIGHT_TIME = duration("penstock.exchange.in-flight-time", "250 ms")
-    """How long a task may take for the records that wait for it. If its function is slow, its producers send fewer
-    records ahead, so that barriers and savepoints do not wait behind many of them. At least one record for each
-    channel may wait. `0 ms`: only the size of buffers limits what waits."""
+    """How long a task may take for the records that wait for it. If its function is slow, its
+    producers send fewer records ahead, so that barriers and savepoints do not wait for many of
+    them. At least one record for each channel may wait. `0 ms`: only the size of buffers limits
+    what waits.
+    """
     LOCAL_SOCKETS = flag("penstock.exchange.local-sockets", "true")
     """On Linux, TaskManagers on the same machine (and in the same network namespace) exchange data over Unix sockets
     instead of TCP."""

@@ -86,7 +86,9 @@ class DeploymentOptions(OptionGroup, title="Where jobs run"):
     ATTACHED = flag("execution.attached", "true")
     """Whether `execute` waits for the end of a job in a session. Without a session it always does."""
     ENDS_WITH_CLIENT = flag("execution.shutdown-on-attached-exit", "false")
-    """Whether Ctrl-C at a client that waits for a job in a session cancels the job. If not, the job goes on there."""
+    """Whether Ctrl-C at a client that waits for a job in a session cancels the job. If not, the job
+    continues there.
+    """
 
 
 class PythonOptions(OptionGroup, title="Python files and packages"):

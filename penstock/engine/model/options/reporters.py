@@ -128,8 +128,10 @@ class TraceReporterOptions(OptionGroup, title="Trace reporters"):
     VERSION = text("traces.reporter.<name>.service.version")
     """OpenTelemetry: the attribute `service.version` of the driver."""
     DETAIL = text("traces.checkpoint.span-detail-level", "SPAN_PER_CHECKPOINT")
-    """What the spans of checkpoints tell: `SPAN_PER_CHECKPOINT`, `SPAN_PER_CHECKPOINT_WITH_TASKS` (figures of each
-    vertex as attributes), `CHILDREN_SPANS_PER_TASK` (a span for each vertex), or `CHILDREN_SPANS_PER_SUBTASK`."""
+    """What the spans of checkpoints contain: `SPAN_PER_CHECKPOINT`,
+    `SPAN_PER_CHECKPOINT_WITH_TASKS` (figures of each vertex as attributes),
+    `CHILDREN_SPANS_PER_TASK` (a span for each vertex), or `CHILDREN_SPANS_PER_SUBTASK`.
+    """
 
 
 class EventReporterOptions(OptionGroup, title="Event reporters"):

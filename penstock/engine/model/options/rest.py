@@ -44,7 +44,7 @@ class ClientOptions(OptionGroup, title="Clients of a session"):
     CERTIFICATES = text("penstock.rest.client.certificates")
     """A PEM file with certificates to trust, for a session with HTTPS."""
     HEARTBEAT_INTERVAL = duration("client.heartbeat.interval", "30 s")
-    """How often a client that collects rows tells its session that it lives."""
+    """How often a client that collects rows reports to its session that it lives."""
     HEARTBEAT_TIMEOUT = duration("client.heartbeat.timeout", "3 min")
     """A session cancels a job whose rows are collected when its client has neither asked for rows nor said that it
     lives for so long."""

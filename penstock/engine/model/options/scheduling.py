@@ -57,7 +57,8 @@ class SchedulingOptions(OptionGroup, title="Slots and scheduling"):
     SLOT_IDLE_TIMEOUT = duration("slot.idle.timeout", "50 s")
     """Slots that a job does not need are given back after this time."""
     SCHEDULER = one_of(Scheduler)("jobmanager.scheduler", "Default")
-    """`Default`, or `AdaptiveBatch`: BATCH jobs are scheduled subtask by subtask. `Adaptive` means `Default`."""
+    """`Adaptive`: a streaming job runs with the slots that there are, and its parallelism follows them. `AdaptiveBatch`:
+    BATCH jobs are scheduled subtask by subtask. `Default`: neither."""
     HYBRID_CONSUME_CONSTRAINT = one_of(ConsumeConstraint)(
         "jobmanager.partition.hybrid.partition-data-consume-constraint"
     )
@@ -167,7 +168,7 @@ class HistoryOptions(OptionGroup, title="History"):
 
 
 class ErrorOptions(OptionGroup, title="Errors"):
-    """What an error tells."""
+    """What an error contains."""
 
     FULL = flag("penstock.errors.full", "false")
     """Whether errors have Penstock's own frames too. They are always in the logs of driver and TaskManagers."""

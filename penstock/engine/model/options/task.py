@@ -55,7 +55,7 @@ class MetricOptions(OptionGroup, title="Metrics"):
     """What is measured, and how it is named. The guide [Metrics](../guides/metrics.md) lists all metrics."""
 
     UPDATE_INTERVAL = duration("metrics.fetcher.update-interval", "10 s")
-    """How often TaskManagers report their metrics to the driver. A task reports at its end too. 0: never, so REST and
+    """How often TaskManagers report their metrics to the driver. A task reports at its beginning and end too. 0: never, so REST and
     reporters show none."""
     SYSTEM_RESOURCE = flag("metrics.system-resource", "false")
     """Whether TaskManagers measure their machine too: cores, memory, network."""
@@ -134,7 +134,7 @@ class LogOptions(OptionGroup, title="Logs"):
 
 
 class StackOptions(OptionGroup, title="Thread dumps and flame graphs"):
-    """What is told of the stacks of threads."""
+    """What is reported of the stacks of threads."""
 
     DUMP_DEPTH = whole("cluster.thread-dump.stacktrace-max-depth", "50")
     """How many frames of a thread a thread dump has."""

@@ -1,7 +1,9 @@
-"""Texts of what users made, for messages: bounded in size, and made without trust in the user's code.
+"""Texts of what users made, for messages: bounded in size, and made without trust in the user's
+code.
 
-A `__str__` or `__repr__` may raise, may return hundreds of megabytes, and may never end. None of this may hide the error that is
-to be told. Does not know who tells it. A call that never leaves C code cannot be stopped.
+A `__str__` or `__repr__` may raise, may return hundreds of megabytes, and may never end. None of
+this may hide the error that is to be reported. Does not know who reports it. A call that never
+leaves C code cannot be stopped.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def cut(text: str, limit: int) -> str:
     """
     if len(text) <= limit:
         return _encodable(text)
-    return f"{_encodable(text[:limit])}{_told(len(text) - limit)}"
+    return f"{_encodable(text[:limit])}{_cut_note(len(text) - limit)}"
 
 
 def shortened(text: str, limit: int) -> str:
@@ -65,7 +67,7 @@ def cut_lines(text: str, limit: int) -> str:
     if len(text) <= limit:
         return _encodable(text)
     head, tail = limit // 4, limit - limit // 4
-    parts = text[:head], _told(len(text) - limit).strip(), text[-tail:]
+    parts = text[:head], _cut_note(len(text) - limit).strip(), text[-tail:]
     return _encodable("\n".join(parts))
 
 
@@ -108,7 +110,7 @@ def _made(make: Callable[[], str], value: Any, what: str, limit: int) -> str:
     return cut(text, limit)
 
 
-def _told(characters: int) -> str:
+def _cut_note(characters: int) -> str:
     amount = f"{characters / 1e6:,.0f} million" if characters >= 10_000_000 else f"{characters:,}"
     return f" … cut: {amount} characters"
 
@@ -123,7 +125,7 @@ def _shrunk(value: Any, limit: int, depth: int) -> Any:
     """
     kind = type(value)
     if kind in {str, bytes, bytearray} and len(value) > limit:
-        return _Shown(f"{value[:limit]!r}{_told(len(value) - limit)}")
+        return _Shown(f"{value[:limit]!r}{_cut_note(len(value) - limit)}")
     if depth == 0 or kind not in _CONTAINERS:
         return value
     if kind is dict:

@@ -34,16 +34,18 @@ def traceback_of(error: BaseException, *, of_user: bool = False) -> str:
     return _OWN_MODULE.sub("", _made(lambda: _traceback_of(error, of_user), error))
 
 
-def told_to_user(error: BaseException) -> str:
+def text_for_user(error: BaseException) -> str:
     """The error in one line, then the user's frames with the lines of source, and its causes. Penstock's frames are left out.
 
     An error that no frame of the user led to is the one line alone: its text has to say everything.
     """
-    return _OWN_MODULE.sub("", _made(lambda: _told_to_user(error), error))
+    return _OWN_MODULE.sub("", _made(lambda: _text_for_user(error), error))
 
 
 def _made(make: Callable[[], str], error: BaseException) -> str:
-    """What `make` gives. An error whose class does not even let its causes be read is told by its kind, text and frames."""
+    """What `make` gives. An error whose class does not even let its causes be read is described by
+    its kind, text and frames.
+    """
     try:
         return make()
     except CancelSignal:
@@ -64,7 +66,7 @@ def _traceback_of(error: BaseException, of_user: bool) -> str:
     return cut_lines(text.rstrip(), MOST_OF_MESSAGE)
 
 
-def _told_to_user(error: BaseException) -> str:
+def _text_for_user(error: BaseException) -> str:
     related = list(_related(error))
     is_plain = len(related) < _MOST_RELATED and all(map(ends, related))
     headline = cut_lines(_headline(error), MOST_OF_MESSAGE // 2)

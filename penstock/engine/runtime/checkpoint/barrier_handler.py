@@ -70,7 +70,7 @@ class SingleBarrierHandler:
     def on_announcement(
         self, barrier: CheckpointBarrier, channel: int, sequence: int
     ) -> list[Action]:
-        """A barrier waits in the queue of this channel, behind data."""
+        """A barrier waits in the queue of this channel, after data."""
         self._actions = []
         self._check_new(barrier)
         if not self._is_obsolete(barrier.checkpoint_id) and channel not in self._aligned:
@@ -279,7 +279,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Give this checkpoint up, and tell the tasks downstream."""
+    """Abort this checkpoint, and notify the tasks downstream."""
 
     checkpoint_id: int
     reason: CheckpointFailureReason

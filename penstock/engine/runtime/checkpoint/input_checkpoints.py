@@ -87,8 +87,8 @@ class InputChannels(Protocol):
         ...
 
 
-def _tell_nobody(_checkpoint_id: int, _reason: CheckpointFailureReason) -> None:
-    """Tells nobody: whoever reads the elements sees the marker."""
+def _notify_nobody(_checkpoint_id: int, _reason: CheckpointFailureReason) -> None:
+    """Do nothing: whoever reads the elements sees the marker."""
 
 
 def _keep_nothing(_checkpoint_id: int, _channels: Mapping[int, bytes]) -> None:
@@ -107,12 +107,12 @@ class InputHooks:
     gets the data in flight by channel. `on_timer_set`: gets the time, on the `now_ms` clock, at which `on_timer` has to be called.
     """
 
-    on_abort: OnAbort = _tell_nobody
+    on_abort: OnAbort = _notify_nobody
     on_in_flight: OnInFlight = _keep_nothing
     on_timer_set: Callable[[int], None] = _never
 
 
-TOLD_TO_NOBODY: Final = InputHooks()
+NO_INPUT_HOOKS: Final = InputHooks()
 
 
 @dataclass(slots=True)
@@ -269,7 +269,7 @@ class InputCheckpoints:
         self._newest = found
         self._measure(found)
         is_late = action.is_unaligned and not found.barrier.is_unaligned
-        return found.barrier.as_unaligned() if is_late else found.barrier.behind_forced_aligned()
+        return found.barrier.as_unaligned() if is_late else found.barrier.after_forced_aligned()
 
     def _measure(self, found: _Collecting) -> None:
         self.alignment_ms = max(0, self._now_ms() - found.first_ms)
@@ -339,7 +339,9 @@ class InputsInFlight:
     """
 
     def __init__(self, checkpoint_id: int, arrived: Iterable[int], dumps: Dumps) -> None:
-        """`arrived`: channels whose barrier came in order, behind its data, so that nothing of them is in flight."""
+        """`arrived`: channels whose barrier came in order, after its data, so that nothing of them
+        is in flight.
+        """
         self.checkpoint_id = checkpoint_id
         self._arrived = set(arrived)
         self._dumps = dumps

@@ -1,4 +1,5 @@
-"""A task's part in checkpoints: which to take and when, what to tell the operators, and when the task may end.
+"""A task's part in checkpoints: which to take and when, what operators are notified of, and when the
+task may end.
 
 Does not know operators, network or storage: the task calls it between two slices. Source: Flink StreamTask,
 SubtaskCheckpointCoordinatorImpl (docs/spec/checkpoints.md#in-a-task, #savepoints-and-stopping,
@@ -19,12 +20,13 @@ from penstock.engine.model.checkpoints import CheckpointType
 from penstock.engine.runtime.elements import CheckpointBarrier
 
 # ---------------------------------------------------------------------- hold
-# A task that stops behind its snapshot until it hears what became of the checkpoint.
+# A task that stops after its snapshot until the checkpoint is complete or aborted.
 #
-# So a generation of a job hands over to the next one: nobody processes a record that the
-# checkpoint does not contain. If it is complete, another generation goes on from it and this task
-# ends; if it is aborted, the task goes on as if nothing had happened. Knows no operator. Source:
-# none; Flink restarts the job from its last checkpoint and processes again what came after that.
+# So a generation of a job hands over to the next one: no task processes a record that the
+# checkpoint does not contain. If the checkpoint is complete, the next generation continues from it
+# and this task ends. If it is aborted, the task continues as if nothing had happened. Knows no
+# operator. Source: none; Flink restarts the job from its last checkpoint and processes the later
+# records again.
 
 
 class Hold:
@@ -37,7 +39,9 @@ class Hold:
         self._aborted_id = NO_CHECKPOINT
 
     def on_taken(self, barrier: CheckpointBarrier) -> None:
-        """The snapshot is taken. The abort may have been told before: the task waited for room in front of the barrier."""
+        """The snapshot is taken. The abort may have come before it, while the task waited for room
+        to send the barrier.
+        """
         if barrier.options.is_held and barrier.checkpoint_id > self._aborted_id:
             self._checkpoint_id = barrier.checkpoint_id
             self.is_held = True
@@ -67,19 +71,21 @@ def _nobody() -> None:
 
 @dataclass(frozen=True, slots=True)
 class EndHooks:
-    """What a task tells and asks at its end.
+    """What a task reports and asks at its end.
 
-    `tell_waiting`: called when the task has reached its end and waits for one more checkpoint. `are_records_read`: whether
-    consumers have read everything. A checkpoint whose barriers overtake needs the task until then, because data on its way to
-    a consumer is in no other task's snapshot.
+    `notify_waiting`: called when the task has reached its end and waits for one more checkpoint.
+    `are_records_read`: whether consumers have read all records. Until then an unaligned checkpoint
+    needs the task, because data on its way to a consumer is in no other task's snapshot.
     """
 
-    tell_waiting: Callable[[], None] = _nobody
+    notify_waiting: Callable[[], None] = _nobody
     are_records_read: Callable[[], bool] = _all_are
 
 
 class SubtaskCheckpoints:
-    """The checkpoints of one subtask. Mailbox thread. The default is for a job that takes none. `hold`: whether it stops behind one."""
+    """The checkpoints of one subtask. Mailbox thread. The default is for a job without checkpoints.
+    `hold`: whether the task stops after a checkpoint.
+    """
 
     def __init__(
         self,
@@ -97,7 +103,7 @@ class SubtaskCheckpoints:
         self._final = FinalCheckpoint(is_needed=has_final_checkpoint)
         self._last_id = restored
         self._triggers: deque[CheckpointBarrier] = deque()
-        self._behind: deque[tuple[int, Callable[[], None]]] = deque()
+        self._after: deque[tuple[int, Callable[[], None]]] = deque()
         self._taking_id: int | None = None
         self._is_at_end = False
         self._hooks = hooks or EndHooks()
@@ -133,28 +139,30 @@ class SubtaskCheckpoints:
         """
         self._taking_id = None
         next_id = self._triggers[0].checkpoint_id if self._triggers else math.inf
-        while self._behind and self._behind[0][0] < next_id:
-            self._behind.popleft()[1]()
+        while self._after and self._after[0][0] < next_id:
+            self._after.popleft()[1]()
 
-    def behind(self, action: Callable[[], None]) -> None:
+    def run_after(self, action: Callable[[], None]) -> None:
         """Run an action that came after a trigger and must not be in its snapshot: now, or when that snapshot is taken."""
         newest = self._triggers[-1].checkpoint_id if self._triggers else self._taking_id
         if newest is None:
             action()
         else:
-            self._behind.append((newest, action))
+            self._after.append((newest, action))
 
     def is_news(self, barrier: CheckpointBarrier) -> bool:
         """False: this checkpoint, or a newer one, was taken or given up before."""
         return barrier.checkpoint_id > self._last_id
 
     def begin(self, barrier: CheckpointBarrier) -> bool:
-        """Whether to take the snapshot. False: the checkpoint was aborted already, so tell the tasks downstream."""
+        """Whether to take the snapshot. False: the checkpoint was aborted already, so notify the
+        tasks downstream.
+        """
         checkpoint_id, kind = barrier.checkpoint_id, barrier.options.type
         self._last_id = max(self._last_id, checkpoint_id)
         if not self._notifications.on_trigger(checkpoint_id):
             return False
-        # Tasks are not told about the end of savepoints.
+        # Tasks are not notified of the end of savepoints.
         if kind is not CheckpointType.SAVEPOINT:
             self._final.on_trigger(checkpoint_id, is_last=kind.is_synchronous)
         return True
@@ -166,7 +174,7 @@ class SubtaskCheckpoints:
     # ------------------------------------------------------------------ what becomes of it
 
     def on_complete(self, checkpoint_id: int) -> list[Notification]:
-        """Returns what to tell the operators."""
+        """Return what the operators are notified of."""
         self.hold.on_complete(checkpoint_id)
         return self._heard(self._notifications.on_complete(checkpoint_id))
 
@@ -185,11 +193,11 @@ class SubtaskCheckpoints:
     # ------------------------------------------------------------------ the end
 
     def on_end_of_data(self) -> None:
-        """Consumers have been told that no more records come."""
+        """Consumers have been notified that no more records come."""
         self._is_at_end = True
         self._final.on_end_of_data()
         if not self._final.may_finish:
-            self._hooks.tell_waiting()
+            self._hooks.notify_waiting()
 
     @property
     def may_finish(self) -> bool:
@@ -203,14 +211,14 @@ NO_CHECKPOINT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Tell the operators that this checkpoint is complete."""
+    """Notify the operators that this checkpoint is complete."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """Tell the operators that this checkpoint was aborted."""
+    """Notify the operators that this checkpoint was aborted."""
 
     checkpoint_id: int
 
@@ -219,14 +227,15 @@ Notification: TypeAlias = Completed | Aborted
 
 
 class CheckpointNotifications:
-    """What a task is told about the end of its checkpoints, and when it may finish. Each completion is told once, and in
-    order.
+    """Decides which ends of checkpoints operators are notified of, and when the task may finish.
 
-    Does not know operators or the network: it returns what the caller has to deliver. Source: Flink StreamTask
-    (latestReportCheckpointId, finalCheckpointMinId) and SubtaskCheckpointCoordinatorImpl
+    Operators get each completion once and in order.
+
+    Does not know operators or the network: it returns what the caller has to deliver. Source: Flink
+    StreamTask (latestReportCheckpointId, finalCheckpointMinId) and SubtaskCheckpointCoordinatorImpl
     (docs/spec/checkpoints.md#in-a-task, #finished-tasks).
 
-    Decides which notifications reach the operators. `last_completed`: id of the newest completion delivered; -1: none.
+    `last_completed`: id of the newest completion that operators got; -1: none.
     """
 
     def __init__(self, last_completed: int = NO_CHECKPOINT) -> None:
@@ -236,7 +245,7 @@ class CheckpointNotifications:
         self._aborted_newest = NO_CHECKPOINT
 
     def on_complete(self, checkpoint_id: int) -> list[Notification]:
-        """Nothing to tell if the checkpoint is not newer than the last one, which covers it."""
+        """Return nothing if the checkpoint is not newer than the last one, which covers it."""
         if checkpoint_id <= self.last_completed:
             return []
         self.last_completed = checkpoint_id
@@ -245,14 +254,17 @@ class CheckpointNotifications:
     def on_abort(
         self, checkpoint_id: int, latest_completed: int = NO_CHECKPOINT
     ) -> list[Notification]:
-        """First tells the completion of `latest_completed`, because its own message may be lost or late."""
+        """Notify of the completion of `latest_completed` first, because its own message may be lost
+        or late.
+        """
         found = self.on_complete(latest_completed)
         if checkpoint_id > self._last_triggered:
             self._remember(checkpoint_id)
         return [*found, Aborted(checkpoint_id)]
 
     def on_trigger(self, checkpoint_id: int) -> bool:
-        """Whether to take a snapshot. False: the checkpoint was aborted before it came here, so only tell the tasks downstream.
+        """Return whether to take a snapshot. False: the checkpoint was aborted already, so only
+        notify the tasks downstream.
 
         A checkpoint older than the aborts that are remembered counts as aborted.
         """

@@ -111,7 +111,7 @@ class CommitterState:
             )
 
     def _try(self, checkpoint_id: int) -> bool:
-        # An interrupt while a connection closes would leave its transaction and its locks behind.
+        # After an interrupt while a connection closes, its transaction and its locks would stay.
         with uninterruptible():
             put_off = self.figures.counted(self._commit, self._waiting[checkpoint_id])
         if put_off:

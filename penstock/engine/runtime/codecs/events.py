@@ -31,8 +31,8 @@ Part: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
 Parts: TypeAlias = "list[Part]"
 
 WITHOUT_CREDIT: Final = 0x40
-"""Flag on a frame's kind: data sent without credit, so that an overtaking barrier behind it need not wait. It fills
-no buffer of the consumer.
+"""Flag on a frame's kind: data sent without credit, so that a later barrier that overtakes need not
+wait. It fills no buffer of the consumer.
 """
 _I64: Final = struct.Struct("!q")
 _LATENCY: Final = struct.Struct("!qi")

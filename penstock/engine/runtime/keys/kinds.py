@@ -1,8 +1,10 @@
-"""The classes of keys whose type is not declared: an operator remembers those that it meets, and its snapshots have them.
+"""The classes of keys whose type is not declared. An operator remembers the classes that it meets,
+and its snapshots contain them.
 
-A program that selects keys of another class than the savepoint has would find no state, and begin from nothing without a word. Its
-first keys show that. Does not know snapshots. Source: Flink refuses another key serializer (StateMigrationException); differs: without
-a declared type, only the keys themselves tell.
+A program may select keys of another class than the savepoint has. It would find no state, and begin
+from nothing without an error. Its first keys show the difference. Does not know snapshots. Source:
+Flink refuses another key serializer (StateMigrationException); differs: without a declared type,
+only the keys themselves show their class.
 """
 
 from __future__ import annotations
@@ -48,11 +50,11 @@ class KeyKinds:
             if present.isdisjoint(self._former):
                 raise FinalError(
                     f"{self._owner} cannot restore its keyed state: its keys were written without "
-                    f"a declared type and were of class {_told(self._former)}, and the program's "
-                    f"keys are now of class {_told(present)}, so no record would find its state. "
+                    f"a declared type and were of class {_listed(self._former)}, and the program's "
+                    f"keys are now of class {_listed(present)}, so no record would find its state. "
                     "Select keys of the class that they had, or give the operator another uid and "
                     "start with 'execution.state-recovery.ignore-unclaimed-state: true' "
-                    "(--allow-non-restored-state), which leaves its state behind."
+                    "(--allow-non-restored-state), which drops its state."
                 )
             self._is_to_compare = False
         if not kinds <= self._met:
@@ -105,5 +107,5 @@ def name_of(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _told(names: Iterable[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))

@@ -186,7 +186,7 @@ class NetworkMemory:
             self._pools.append(pool)
             self._count(limits, 1)
             news = self._redistribute()
-        _tell(news)
+        _call_all(news)
         return pool
 
     def reserve(self, buffers: int) -> None:
@@ -194,12 +194,12 @@ class NetworkMemory:
         with self._lock:
             self._check_fits(buffers)
             news = self._change_exclusive(buffers)
-        _tell(news)
+        _call_all(news)
 
     def unreserve(self, buffers: int) -> None:
         with self._lock:
             news = self._change_exclusive(-buffers)
-        _tell(news)
+        _call_all(news)
 
     def forget(self, pool: LocalBufferPool) -> None:
         """Called by a pool that is destroyed; the other pools share its buffers."""
@@ -207,7 +207,7 @@ class NetworkMemory:
             self._pools.remove(pool)
             self._count(pool.limits, -1)
             news = self._redistribute()
-        _tell(news)
+        _call_all(news)
 
     def _check_fits(self, required: int) -> None:
         taken = self._required
@@ -400,6 +400,6 @@ class LocalBufferPool:
         self._full_subpartitions += (before + change >= limit) - (before >= limit)
 
 
-def _tell(news: Sequence[Callable[[], None]]) -> None:
+def _call_all(news: Sequence[Callable[[], None]]) -> None:
     for one in news:
         one()

@@ -43,14 +43,17 @@ class DebloatSettings:
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """Sizes in bytes, times in ms, all others are numbers of buffers. `max_required_per_gate` None: depends on the type.
-    `exclusive_per_gate`: the channels of a gate share so many exclusive buffers evenly, if that gives each more than
-    `buffers_per_channel`. With more credit a gate of few channels sends fewer credit messages, each of which wakes a thread.
-    `in_flight_ms`: how long a task may take for the records that wait for it; 0: they are not counted.
+    """Sizes in bytes, times in ms, all others are numbers of buffers.
 
-    Example: 256 MiB hold 250 buffers of 1 MiB, which is about ten exchanges at full speed. Or they hold 8,000 buffers of 32
-    KiB, which is an all-to-all exchange of some 40 subtasks here with as many elsewhere. A Python TaskManager itself needs
-    100 MiB.
+    `max_required_per_gate` None: depends on the type. `exclusive_per_gate`: the channels of a gate
+    share this number of exclusive buffers evenly, if each then gets more than
+    `buffers_per_channel`. With more credit a gate of few channels sends fewer credit messages, each
+    of which wakes a thread. `in_flight_ms`: how long a task may take for the records that wait for
+    it; 0: they are not counted.
+
+    Example: 256 MiB hold 250 buffers of 1 MiB, which is about ten exchanges at full speed. Or they
+    hold 8,000 buffers of 32 KiB, which is an all-to-all exchange of some 40 subtasks here with as
+    many elsewhere. A Python TaskManager itself needs 100 MiB.
     """
 
     memory_bytes: int = 256 << 20

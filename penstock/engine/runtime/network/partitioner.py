@@ -7,8 +7,10 @@ strided slice, and keys are hashed in one pass.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -99,11 +101,30 @@ class Shuffle(Partitioner):
         return drawn
 
 
+_SAMPLED: Final = 1000
+_MOST_KEYS: Final = 3
+_LEAST_SHARE: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class SampledKey:
+    """A key that is frequent in one batch. `count`: its records, of the `records` that go to its channel."""
+
+    key: Any
+    channel: int
+    count: int
+    records: int
+
+
 class Hash(Partitioner):
     """By key group, so that all records of a key go to the same subtask.
 
     `columns`: the columns of column batches that are sent; None: all. `cache`: of channels by key; None: one of the usual size.
+    `is_sampled`: set it to have the next batch sampled; `sample`: the most frequent keys of the batch that was sampled last.
     """
+
+    is_sampled = False
+    sample: tuple[SampledKey, ...] = ()
 
     def __init__(
         self,
@@ -122,13 +143,33 @@ class Hash(Partitioner):
 
     def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
         if isinstance(batch, ColumnBatch):
-            return split_by(self._pruned(batch), self._channels_of_columns(batch))
+            places = self._channels_of_columns(batch)
+            if self.is_sampled:
+                some = batch.slice(0, _SAMPLED)
+                self._take_sample(self._keys.keys_of(some), places[:_SAMPLED].tolist())
+            return split_by(self._pruned(batch), places)
         keys = self._keys.keys_of_rows(batch.values)
         try:
             channels = self._cache.channels_of(keys)
         except RefusedKey as error:
             raise self._keys.refused_key(error, keys, batch.values) from None
+        if self.is_sampled:
+            self._take_sample(keys[:_SAMPLED], channels[:_SAMPLED])
         return split_rows(batch, channels, self._channels)
+
+    def _take_sample(self, keys: list[Any], channels: list[int]) -> None:
+        self.is_sampled = False
+        try:
+            counts = Counter(keys).most_common(_MOST_KEYS)
+        except TypeError:  # Keys of such a type have a hash of ours, not of Python's.
+            return
+        records = Counter(channels)
+        self.sample = tuple(
+            SampledKey(key, channel, count, records[channel])
+            for key, count in counts
+            if count > 1 and count >= _LEAST_SHARE * len(keys)
+            for channel in (channels[keys.index(key)],)
+        )
 
     def _pruned(self, batch: ColumnBatch) -> ColumnBatch:
         """The batch with the wanted columns only. If one is missing, the batch is left whole: the reader can give a better error."""

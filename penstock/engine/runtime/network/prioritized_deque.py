@@ -27,7 +27,7 @@ class PrioritizedDeque(Generic[T]):
         self._elements.append(element)
 
     def add_priority(self, element: T) -> None:
-        """Insert behind the other elements with priority, before all without."""
+        """Insert after the other elements with priority, before all without."""
         if self.priority_count == 0:
             self._elements.appendleft(element)
         else:

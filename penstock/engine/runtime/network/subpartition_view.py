@@ -23,7 +23,9 @@ class NextType(IntEnum):
 
 @dataclass(slots=True)
 class Polled:
-    """One element. `backlog`: data batches behind it that can be read; `sequence` counts from 0 and includes events."""
+    """One element. `backlog`: data batches after it that can be read; `sequence` counts from 0 and
+    includes events.
+    """
 
     element: Element
     backlog: int

@@ -159,8 +159,8 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
         self, side: int, value: Any, stamp: int, collector: StampedCollector
     ) -> Iterator[RowBatch]:
         call, context = self.function.call, self._context
-        before, behind = self._reaches[side]
-        matching = self._buffers[1 - side].between(stamp + before, stamp + behind)
+        before, after = self._reaches[side]
+        matching = self._buffers[1 - side].between(stamp + before, stamp + after)
         for other, bucket in matching:
             left_stamp, right_stamp = (stamp, other) if side == LEFT else (other, stamp)
             context.pair = (left_stamp, right_stamp)

@@ -123,11 +123,11 @@ class KeyTaker(FunctionOperator):
         if self._kinds is not None:
             self._kinds.note(kinds)
         try:
-            return keys, self.told_apart(keys, state_keys(keys, kinds))
+            return keys, self.checked_keys(keys, state_keys(keys, kinds))
         except RefusedKey as error:
             raise self.keys.refused_key(error, keys, values) from None
 
-    def told_apart(self, keys: list[Any], skeys: list[Any]) -> list[Any]:
+    def checked_keys(self, keys: list[Any], skeys: list[Any]) -> list[Any]:
         """What stands for the keys. Raises: RefusedKey: see `KeyClasses.check`."""
         if skeys is not keys:
             if self._classes is None:
@@ -356,14 +356,16 @@ _GROWTH: Final = 4
 
 
 class Pauses:
-    """Where a loop over calls of a user function offers a place to stop: one watermark can fire very many windows or
-    timers.
+    """Decides where a loop over calls of a user function offers a place to stop: one watermark can
+    fire very many windows or timers.
 
-    The task stops there for mails and flushes, as between two slices of a batch. No element overtakes: the barrier
-    behind the watermark still waits for all that it fires. Does not know operators. Source: none in Flink, whose timers
-    of DataStream programs fire without a stop (docs/internals/task.md#a-batch-of-records).
+    The task stops there for mails and flushes, as between two slices of a batch. No element
+    overtakes: a barrier after the watermark still waits for all that the watermark fires. Does not
+    know operators. Source: none in Flink, whose timers of DataStream programs fire without a stop
+    (docs/internals/task.md#a-batch-of-records).
 
-    Counts the calls and reads the clock rarely: the faster the calls are, the more of them pass between two looks.
+    Counts the calls and reads the clock rarely: the faster the calls are, the more of them pass
+    between two readings.
     """
 
     __slots__ = ("_calls", "_left", "_most_calls", "_now_ms", "_since_ms", "_unpaused_ms")
@@ -379,7 +381,7 @@ class Pauses:
         self.resume()
 
     def resume(self) -> None:
-        """A loop goes on after it has stopped."""
+        """A loop continues after a stop."""
         self._since_ms = self._now_ms()
         self._unpaused_ms = 0
 

@@ -225,7 +225,7 @@ class FinalReduceOperator(ReduceOperator):
 
     def _reduce(self, keys: list[Any], values: list[Any]) -> None:
         table, call, get, own = self._results, self._call, self._results.get, self._own
-        skeys = self.told_apart(keys, state_keys(keys))
+        skeys = self.checked_keys(keys, state_keys(keys))
         for skey, value in zip(skeys, self.watched(values), strict=False):
             old = get(skey, _NO_RESULT)
             try:
@@ -335,11 +335,11 @@ class PartialReduceOperator(FinalReduceOperator):
 
     def _reduce_rows(self, values: list[Any]) -> None:
         keys = self.keys_of(values)
-        with self._none_key_told(keys, values):
+        with self._explaining_refused_key(keys, values):
             self._reduce(keys, values)
 
     @contextmanager
-    def _none_key_told(self, keys: Sequence[Any], values: list[Any]) -> Generator[None]:
+    def _explaining_refused_key(self, keys: Sequence[Any], values: list[Any]) -> Generator[None]:
         """Before the exchange this is the first to see the keys."""
         try:
             yield

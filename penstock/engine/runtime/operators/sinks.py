@@ -367,7 +367,7 @@ class WriterOperator(SinkOperator):
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Emitted:
         writer = self._opened
-        if self._has_ended:  # Nobody reads what comes behind the end of the data.
+        if self._has_ended:  # Nobody reads what comes after the end of the data.
             return ()
         if isinstance(writer, CheckpointedWriter):
             return _rows(writer.prepare_checkpoint(checkpoint_id))

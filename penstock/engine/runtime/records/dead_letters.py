@@ -1,8 +1,8 @@
-"""DeadLetter: a record at which a function of the user raised, with the error; and PoisonRecords, which gathers them in an
-operator.
+"""DeadLetter: a record for which a user function raised, with the error. PoisonRecords: gathers
+these in an operator.
 
-Does not know operators or tasks: it is told when an error was met, and asked for what has to go out. Source: none in
-Flink; dead letter queues are known from message brokers and from Kafka Connect.
+Does not know operators or tasks: the caller reports errors, and asks for the letters to emit.
+Source: none in Flink; dead letter queues are known from message brokers and from Kafka Connect.
 """
 
 from __future__ import annotations
@@ -238,14 +238,14 @@ class PoisonRecords:
         values = [batch.values[place] for place in kept]
         return RowBatch(values, None if stamps is None else stamps[kept])
 
-    def _add(self, error: Exception, record: Any, timestamp: int | None, told: Exception) -> None:
+    def _add(self, error: Exception, record: Any, timestamp: int | None, shown: Exception) -> None:
         self.counter.inc()
         if self._rule.tag is not None:
-            self._letters.append(self._letter(error, record, timestamp, told))
+            self._letters.append(self._letter(error, record, timestamp, shown))
         now_ms = self._place.now_ms()
         if now_ms >= self._next_log_ms:
             self._next_log_ms = now_ms + LOG_EVERY_MS
-            self._log(error, record, told)
+            self._log(error, record, shown)
 
     def take(self) -> Tagged | None:
         """Remove and return the dead letters; None: there are none."""
@@ -259,17 +259,17 @@ class PoisonRecords:
         return Tagged(self._rule.tag, batch)
 
     def close(self) -> None:
-        """Log how many records no line has told of."""
-        untold = self.count - self._logged
-        if untold > 0:
+        """Log how many records no line has mentioned."""
+        unlogged = self.count - self._logged
+        if unlogged > 0:
             place = self._place
             place.complain(
                 f"operator='{place.operator}' subtask={place.subtask} poison_records={self.count} "
-                f"since_last_line={untold}"
+                f"since_last_line={unlogged}"
             )
 
     def _letter(
-        self, error: Exception, record: Any, timestamp: int | None, told: Exception
+        self, error: Exception, record: Any, timestamp: int | None, shown: Exception
     ) -> DeadLetter:
         kind = type(_own(error))
         is_builtin = kind.__module__ == "builtins"
@@ -278,7 +278,7 @@ class PoisonRecords:
             error_class=kind.__qualname__
             if is_builtin
             else f"{kind.__module__}.{kind.__qualname__}",
-            error_text=bounded_str(told, MOST_OF_ERROR_TEXT),
+            error_text=bounded_str(shown, MOST_OF_ERROR_TEXT),
             traceback=cut_lines(traceback_of(error, of_user=True), MOST_OF_TRACEBACK),
             operator=self._place.operator,
             subtask=self._place.subtask,
@@ -297,11 +297,11 @@ class PoisonRecords:
             # The record's own code may raise anything.
             return bounded_repr(record, MOST_OF_RECORD_TEXT)
 
-    def _log(self, error: Exception, record: Any, told: Exception) -> None:
+    def _log(self, error: Exception, record: Any, shown: Exception) -> None:
         place = self._place
         count = self.count
         since, self._logged = count - self._logged, count
-        text = " ".join(bounded_str(told, 500).split())
+        text = " ".join(bounded_str(shown, 500).split())
         place.complain(
             f"operator='{place.operator}' subtask={place.subtask} poison_records={count} "
             f"since_last_line={since} "
@@ -311,7 +311,7 @@ class PoisonRecords:
 
 
 def _own(error: BaseException) -> BaseException:
-    """The error itself, or what it tells of in our words."""
+    """Return the error itself, or its cause if it is a wrapper of ours."""
     cause = error.__cause__
     return cause if isinstance(error, UserCodeError) and cause is not None else error
 
@@ -345,7 +345,9 @@ def note_record(error: BaseException, record: Any, selected_at: str = "") -> Non
 
 
 def take_note(error: BaseException) -> list[str]:
-    """Return lines that tell the record that was kept, if there is one. The error does not hold the record any more."""
+    """Return lines that show the record that was kept, if there is one. The error does not hold the
+    record any more.
+    """
     record, selected_at = _ATTRIBUTES_OF(error).pop(_NOTE, (_NOTHING, ""))
     if record is _NOTHING:
         return []
@@ -376,8 +378,9 @@ def ended_at(index: int) -> RuntimeError:
 
 
 def is_exhausted(position: Iterator[Any]) -> bool:
-    """Whether a list iterator was asked for more items than it has; it then pickles without its list.
+    """Whether a list iterator was asked for more items than it has; it then pickles without its
+    list.
 
-    Its length hint cannot tell this: it is 0 as soon as the last record was handed out.
+    Its length hint does not show this: it is 0 as soon as the last record was handed out.
     """
     return len(position.__reduce__()) < 3

@@ -55,12 +55,14 @@ class OutputTag:
 
 
 def is_tagged(value: Any) -> bool:
-    """Whether a result is for a side output: (tag, value). As in PyFlink, what stands behind the value is ignored."""
+    """Whether a result is for a side output: (tag, value). As in PyFlink, further items of the
+    tuple are ignored.
+    """
     return type(value) is tuple and len(value) >= 2 and isinstance(value[0], OutputTag)
 
 
 class AsideCollector:
-    """Collects results for side outputs, each with its timestamp, beside a batch of results."""
+    """Collects results for side outputs, each with its timestamp, during one batch."""
 
     def __init__(self) -> None:
         self._held: dict[str, tuple[list[Any], list[int]]] = {}

@@ -196,7 +196,9 @@ def may_read(version: tuple[int, int], implementation: str) -> bool:
 
 READS_BYTECODE: Final = may_read(sys.version_info[:2], sys.implementation.name)
 _HAS_METHOD_BIT: Final = "LOAD_METHOD" not in dis.opmap or dis.opmap["LOAD_METHOD"] > 255
-"""Whether LOAD_ATTR tells by the lowest bit of its argument that a method is loaded. An opcode above 255 is a pseudo one of the compiler."""
+"""Whether the lowest bit of LOAD_ATTR's argument says that a method is loaded. An opcode above 255
+is a pseudo opcode of the compiler.
+"""
 
 
 def steps_of(code: CodeType) -> list[dis.Instruction]:

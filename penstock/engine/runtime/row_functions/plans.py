@@ -256,7 +256,7 @@ def filter_plan_of(
     """`plan_of` of a filter, whose records go on: what it changes in a field must be changed in the record."""
     plan = plan_of(call, schema, type_info)
     if plan.strategy is Strategy.FIELDS and plan.reads_changeable:
-        return as_written("it may change a list or dict of a record that goes on")
+        return as_written("it may change a list or dict of a record that is emitted")
     return plan
 
 

@@ -42,7 +42,7 @@ class EnumeratorContext(Protocol):
         """Send splits to the reader of a subtask."""
 
     def signal_no_more_splits(self, subtask: int) -> None:
-        """Tell the reader of a subtask that it gets no further splits."""
+        """Notify the reader of a subtask that it gets no further splits."""
 
     def call_periodically(self, period_ms: int, call: Callable[[], None]) -> None:
         """Run `call` on the coordinator's thread every `period_ms` until the job ends."""
@@ -98,13 +98,13 @@ class ReaderStatus(Enum):
 class SplitBatch:
     """A batch of one split, so that watermarks can be kept per split.
 
-    `split_id` is any hashable. `behind` is the split as it is after this batch, for readers on a
+    `split_id` is any hashable. `after` is the split as it is after this batch, for readers on a
     `SourceReaderBase`; None: its `advanced` returns that.
     """
 
     batch: Batch
     split_id: Any = None
-    behind: Any = None
+    after: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class SplitFetcher(Protocol):
 
 
 class ReaderContext(Protocol):
-    """Tells a reader about its subtask, and gives it its actions."""
+    """What a reader knows of its subtask, and the actions that it may take."""
 
     def subtask(self) -> int:
         """Return the index of the subtask."""

@@ -78,9 +78,7 @@ class InHand:
         if place is not None:
             return self._taken(place)
         polled = poll()
-        while isinstance(
-            polled, SplitFinished
-        ):  # No wake-up would come for the elements behind it.
+        while isinstance(polled, SplitFinished):  # No wake-up would come for the elements after it.
             self._finished.add(polled.split_id)
             polled = poll()
         if isinstance(polled, SplitBatch):
@@ -138,7 +136,7 @@ class InHand:
 
 
 def _cut(elements: Hand, rows: int) -> tuple[Hand, Hand]:
-    """Return the elements with the first `rows` records, and those behind them."""
+    """Return the elements with the first `rows` records, and the following ones."""
     for index, element in enumerate(elements):
         if not isinstance(element, (RowBatch, ColumnBatch)):
             continue
@@ -195,5 +193,5 @@ class Portions:
             self.rows = min(fitting, self.rows * _GROWTH)
 
     def handed_out(self, rows: int, now_ms: int) -> None:
-        """So many records were handed out."""
+        """`rows` records were handed out."""
         self._handed, self._handed_at_ms = rows, now_ms

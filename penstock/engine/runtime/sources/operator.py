@@ -36,8 +36,8 @@ from penstock.engine.runtime.watermarks.by_split import SplitSpent, SplitWaterma
 from penstock.engine.runtime.watermarks.strategy import WatermarkStrategy
 
 # ---------------------------------------------------------------------- figures
-# What is measured of a source: how far behind it is, and how long it has had nothing. Written by
-# the task, read on any thread.
+# What is measured of a source: its lag, and how long it has had nothing to read. Written by the
+# task, read on any thread.
 #
 # Source: Flink InternalSourceReaderMetricGroup; differs: times are those of the last record of a
 # batch.
@@ -84,7 +84,9 @@ class SourceFigures:
             self._idle_since_ms = self._now_ms()
 
     def emitted(self, elements: Sequence[Element], fetched_at_ms: int | None) -> None:
-        """Records went out. `fetched_at_ms`: when the connector got them; None: it does not tell."""
+        """Records went out. `fetched_at_ms`: when the connector got them; None: it does not report
+        that.
+        """
         self._idle_since_ms = None
         for element in reversed(elements):
             if not isinstance(element, (RowBatch, ColumnBatch)) or element.timestamps is None:
@@ -278,7 +280,9 @@ class SourceOperator(Operator):
         return () if self._reader is None else self._reader.measured()
 
     def split_figures(self) -> dict[str, tuple[int, SplitSpent]]:
-        """Watermark and times of each split, by its id as a text. Empty for readers that do not tell splits apart."""
+        """Watermark and times of each split, by its id as a text. Empty for readers that do not
+        distinguish splits.
+        """
         if self._reader is None:
             return {}
         times, by_split = self.watermarks.times, self.watermarks.by_split()
@@ -402,7 +406,7 @@ class SourceOperator(Operator):
                 self._align()
         alignment = self.watermark_strategy.alignment
         if alignment is not None and self._is_due("report", now_ms, alignment.update_interval_ms):
-            self._tell()
+            self._report_watermark()
         return elements
 
     def _is_due(self, what: str, now_ms: int, interval_ms: int) -> bool:
@@ -417,7 +421,7 @@ class SourceOperator(Operator):
 
     # ------------------------------------------------------------------ alignment
 
-    def _tell(self) -> None:
+    def _report_watermark(self) -> None:
         """Report the watermark. An idle source holds nobody back; a source without a watermark reports nothing."""
         if self.watermarks.is_idle:
             self._report(MAX_WATERMARK)

@@ -33,7 +33,7 @@ class SourceReaderBase(SourceReader):
     """Reads splits with a SplitReader on a thread of its own. A subclass creates the SplitReader.
 
     For positions in checkpoints it also defines `advanced`, or its SplitReader sets
-    `SplitBatch.behind`.
+    `SplitBatch.after`.
     """
 
     def __init__(self, context: ReaderContext) -> None:
@@ -83,10 +83,8 @@ class SourceReaderBase(SourceReader):
         """
         split = self._open.get(read.split_id)
         if split is not None:
-            behind = read.behind
-            self._open[read.split_id] = (
-                self.advanced(split, read.batch) if behind is None else behind
-            )
+            after = read.after
+            self._open[read.split_id] = self.advanced(split, read.batch) if after is None else after
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         self._open.update((self.split_id(split), split) for split in splits)

@@ -243,7 +243,9 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def records_passed(self, count: int) -> None:
-        """So many records were processed. Clean-up of expired state that runs per record does its part."""
+        """`count` records were processed. Clean-up of expired state that runs per record does its
+        part.
+        """
 
     def key_count(self) -> int | None:
         """How many keys have state; None: counting them would take long. Any thread."""

@@ -44,8 +44,8 @@ from penstock.engine.runtime.state.timer_queues import TIMERS, HeapTimerQueue
 from penstock.engine.runtime.state.window_tables import Fold, HeapWindowTables
 
 _LOOK_UP_ABOVE: Final = 2
-"""If the state has more than so many times the entries that may be wanted, each wanted key is looked up, instead of
-scanning all entries.
+"""If the state has more than this many times the entries that may be wanted, each wanted key is
+looked up, instead of scanning all entries.
 """
 
 

@@ -42,7 +42,7 @@ def state_backend_settings_of(settings: Settings) -> StateBackendSettings:
     timers = settings.get(_TIMERS).upper()
     if timers not in ("ROCKSDB", "HEAP"):
         raise ConfigurationError(
-            f"option '{_TIMERS.key}' is {timers!r}, but it takes 'ROCKSDB' (timers on disk, beside the state) or 'HEAP' (in "
+            f"option '{_TIMERS.key}' is {timers!r}, but it takes 'ROCKSDB' (timers on disk, with the state) or 'HEAP' (in "
             "memory). Change it."
         )
     return StateBackendSettings(kind == "rocksdb", memory, timers == "ROCKSDB")

@@ -324,7 +324,7 @@ def refuse_left(uid: str, operator: str, left: Mapping[str, str]) -> None:
         raise FinalError(
             f"operator {uid!r} cannot restore {shown}: the checkpoint was written by an operator of another kind, and "
             f"{operator} has no place for it. Make the operator what it was, or give it another uid and start with "
-            "execution.savepoint.ignore-unclaimed-state (penstock run -s ... -n), which leaves that state behind."
+            "execution.savepoint.ignore-unclaimed-state (penstock run -s ... -n), which drops that state."
         )
 
 

@@ -49,7 +49,7 @@ def read_operator(
     read: Read,
     groups: tuple[int, int],
     loads: Loads,
-    pieces: Beside | None = None,
+    pieces: OtherParts | None = None,
 ) -> OperatorSnapshot:
     """What a subtask with the key groups `groups` (first and last) restores: all handles as one snapshot.
 
@@ -153,7 +153,7 @@ class _Chunks:
         return {names[id(parts[number])]: parts[number].info for number in met}
 
 
-class Beside(Enum):
+class OtherParts(Enum):
     """What to do with the parts in addition to those that are asked for, when keyed state is read in pieces."""
 
     HELD = 0
@@ -165,9 +165,11 @@ class Beside(Enum):
 class _Pieces:
     """Keyed state that is read handle by handle."""
 
-    def __init__(self, handles: list[KeyedStateHandle], chunks: _Chunks, beside: Beside) -> None:
+    def __init__(
+        self, handles: list[KeyedStateHandle], chunks: _Chunks, others: OtherParts
+    ) -> None:
         self._handles = handles
-        self._held = OperatorSnapshot() if beside is Beside.HELD else None
+        self._held = OperatorSnapshot() if others is OtherParts.HELD else None
         self._chunks = chunks
         self._is_little = sum(one.handle.size for one in handles) <= _LITTLE
         self._known: dict[int, bytes] = {}

@@ -22,10 +22,12 @@ Fold: TypeAlias = Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]
 
 
 class WindowTables(ABC):
-    """The base of window tables. `waiting`, `fired`: the starts of all windows, each list a heap of `heapq`; `known`: both as a set.
+    """The base of window tables. `waiting`, `fired`: the starts of all windows, each list a heap of
+    `heapq`; `known`: both as a set.
 
-    A window that has fired can have keys for which it has not: keys that came after a restore, when the operator knew no
-    watermark yet, and keys of former subtasks that were behind others. `some_wait`: the windows that have such keys.
+    A window that has fired can have keys for which it has not fired: keys that came after a
+    restore, when the operator knew no watermark yet, and keys of former subtasks whose watermark
+    was lower. `some_wait`: the windows that have such keys.
     """
 
     def __init__(self, info: StateInfo) -> None:

@@ -83,8 +83,9 @@ class OperatorChain:
         dumps: Dumps = plain_dumps,
         fresh_head: Callable[[], Operator] | None = None,
     ) -> None:
-        """`calls`: is told when an operator's code begins and ends. `choose(n)`: picks one of n outputs at random, for a
-        latency marker. `dumps`: pickles objects in snapshots. `fresh_head`: makes another head for the next keys of a BATCH job.
+        """`calls`: gets a call when an operator's code begins and ends. `choose(n)`: picks one of n
+        outputs at random, for a latency marker. `dumps`: pickles objects in snapshots.
+        `fresh_head`: makes another head for the next keys of a BATCH job.
         """
         self.spec = spec
         self._dumps = dumps
@@ -265,12 +266,12 @@ class OperatorChain:
         return states
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Tell all operators, tail to head."""
+        """Notify all operators, tail to head."""
         for node in reversed(self.nodes):
             self._guard(node, partial(node.operator.notify_checkpoint_complete, checkpoint_id))
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Tell all operators, tail to head."""
+        """Notify all operators, tail to head."""
         for node in reversed(self.nodes):
             self._guard(node, partial(node.operator.notify_checkpoint_aborted, checkpoint_id))
 
@@ -377,7 +378,9 @@ def column_cuts(chain: OperatorChain) -> ColumnCuts:
 
 
 def _end_time(operator: Operator) -> Emitted:
-    """The effects of the last watermark, without the watermark itself, because time goes on for the operators behind."""
+    """Return the effects of the last watermark, without the watermark itself: for downstream
+    operators, time does not end.
+    """
     emitted = operator.process_watermark(Watermark(MAX_WATERMARK), 0)
     return (one for one in emitted if not isinstance(one, Watermark))
 
@@ -510,7 +513,9 @@ def enforced(
 
 
 def _fitting(batch: RowBatch, kind: Any, consumer: ChainNode) -> RowBatch:
-    """The batch for a function behind another one. The consumer remembers whether it has got values that do not fit."""
+    """Return the batch for a chained function. The consumer remembers whether it has got values
+    that do not fit.
+    """
     fitting, has_misfits = enforce_where_it_fits(batch, kind)
     consumer.has_misfits |= has_misfits
     return fitting

@@ -62,7 +62,7 @@ class OperatorTimer:
 
 @dataclass(slots=True)
 class OperatorCounts:
-    """What went in and out of an operator. `watermarks_in`: the last one of each logical input that has had one."""
+    """What went in and out of an operator. `watermarks_in`: the last watermark of each logical input that has had one."""
 
     records_in: int = 0
     records_out: int = 0

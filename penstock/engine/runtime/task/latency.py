@@ -69,7 +69,9 @@ class LatencyStats:
         self.histograms: dict[Pair, Histogram] = {}
 
     def report(self, marker: LatencyMarker, now_ms: int) -> None:
-        """Record a marker. If this clock is behind the source's clock, the latency counts as 0."""
+        """Record a marker. If this clock shows an earlier time than the source's clock, the latency
+        counts as 0.
+        """
         pair = self._pair(marker)
         histogram = self.histograms.get(pair) or Histogram.empty(self._history)
         histogram.add(max(0, now_ms - marker.marked_at_ms))

@@ -122,12 +122,14 @@ def _first(_count: int) -> int:
 
 
 class PartitionWriter:
-    """Writes the output of a chain into a result partition, through a partitioner. Source: Flink RecordWriter.
+    """Writes the output of a chain into a result partition, through a partitioner. Source: Flink
+    RecordWriter.
 
-    Does not know the network. A driver stream's writer is in hosting, behind the same Protocol (`task.OutputWriter`).
+    Does not know the network. A driver stream's writer is in hosting, with the same Protocol
+    (`task.OutputWriter`).
 
-    Writes batches by channel, and events to all channels. Rows of a declared type are coded: those of a columnar type
-    leave as columns.
+    Writes batches by channel, and events to all channels. Rows of a declared type are coded: those
+    of a columnar type leave as columns.
     """
 
     def __init__(
@@ -140,12 +142,13 @@ class PartitionWriter:
         calls: OperatorCalls = UNWATCHED,
         choose: Callable[[int], int] = _first,
     ) -> None:
-        """`producer`: the operator whose output it is, for errors of a key selector or a declared type. `dumps`: pickles records.
-        `calls`: is told when a key selector or a partitioner of the user runs. `choose(n)`: picks one of n subpartitions for a
-        latency marker.
+        """`producer`: the operator whose output it is, for errors of a key selector or a declared
+        type. `dumps`: pickles records. `calls`: gets a call when a key selector or a partitioner of
+        the user runs. `choose(n)`: picks one of n subpartitions for a latency marker.
         """
         self.partition = partition
         self._producer = producer
+        self.partitioner = partitioner
         self._split = partitioner.split
         self._is_broadcast = partitioner.is_broadcast
         self._dumps = dumps

@@ -20,9 +20,10 @@ NOT_COUNTED: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class TaskTiming:
-    """Clocks of the host, and time limits. `clock_ns`: monotonic. `now_ms`: wall clock, which timers follow. `max_step_ns`:
-    the longest time in user code before mails run. `buffer_timeout_ns`: the longest time that written records stay
-    invisible. `pace`: is told how fast records are processed; None: nobody wants to know. `column_rows`: how many rows an operator that
+    """Clocks of the host, and time limits. `clock_ns`: monotonic. `now_ms`: wall clock, which
+    timers follow. `max_step_ns`: the longest time in user code before mails run.
+    `buffer_timeout_ns`: the longest time that written records stay invisible. `pace`: gets how fast
+    records are processed; None: nobody wants to know. `column_rows`: how many rows an operator that
     takes columns gets at most at once; 0: any number.
     """
 
@@ -120,6 +121,12 @@ class Slices:
         return self._input, self._batch.slice(self._offset, len(self._batch))
 
     @property
+    def rows_left(self) -> int:
+        """How many records no slice has taken yet. Any thread may ask."""
+        batch = self._batch
+        return 0 if batch is None else len(batch) - self._offset
+
+    @property
     def is_empty(self) -> bool:
         return self._batch is None
 
@@ -183,20 +190,23 @@ class Slices:
         if self._pace is not None:
             self._pace.rest(self._timing.clock_ns())
 
-    def keep_all(self, behind: Iterable[tuple[int, Element]]) -> None:
-        """Keep the rest, and the records `behind` it, for the attempt that goes on from the next snapshot."""
-        rest = self.rest
-        self._batch = None
-        self.kept = [*(() if rest is None else (rest,)), *records_of(behind)]
-
-    def in_hand(
-        self, behind: Iterable[tuple[int, Element]]
-    ) -> tuple[tuple[int, Batch | Tagged], ...]:
-        """Return the records in hand, also dead letters of a source, without events: watermarks are generated again, and the end comes
-        again. `behind`: what was read after the current batch.
+    def keep_all(self, following: Iterable[tuple[int, Element]]) -> None:
+        """Keep the rest, and the `following` records, for the attempt that continues from the next
+        snapshot.
         """
         rest = self.rest
-        return (*(self.kept or ()), *(() if rest is None else (rest,)), *records_of(behind))
+        self._batch = None
+        self.kept = [*(() if rest is None else (rest,)), *records_of(following)]
+
+    def in_hand(
+        self, following: Iterable[tuple[int, Element]]
+    ) -> tuple[tuple[int, Batch | Tagged], ...]:
+        """Return the records in hand, also dead letters of a source, without events: watermarks are
+        generated again, and the end comes again. `following`: what was read after the current
+        batch.
+        """
+        rest = self.rest
+        return (*(self.kept or ()), *(() if rest is None else (rest,)), *records_of(following))
 
 
 def records_of(elements: Iterable[tuple[int, Element]]) -> list[tuple[int, Batch | Tagged]]:
@@ -207,7 +217,7 @@ def records_of(elements: Iterable[tuple[int, Element]]) -> list[tuple[int, Batch
 
 
 MOST_ROWS: Final = 1 << 20
-"""A limit of so many records is none."""
+"""A limit of this number of records is none."""
 _LEAST_WORK_NS: Final = 4_000_000
 """So much work may wait on each channel, however many channels there are. Otherwise frames would hold a few records only, and
 their own cost would be felt.
@@ -271,7 +281,9 @@ class Pace:
             self._measure(now_ns)
 
     def processed(self, rows: int) -> None:
-        """So many records were processed. How long that took shows at the next `begin` or `rest`, when outputs have room again."""
+        """`rows` records were processed. How long that took shows at the next `begin` or `rest`,
+        when outputs have room again.
+        """
         self._new_rows += rows
 
     def rest(self, now_ns: int) -> None:

@@ -173,17 +173,19 @@ class StreamTask:
         return min(self._watermarks.values())
 
     @property
-    def told_watermark_ms(self) -> int:
+    def reported_watermark_ms(self) -> int:
         """As `watermark_ms`. In the chain of a source a later operator may make watermarks: then the last one of these."""
         if not self.input.is_source:
             return self.watermark_ms
         return max([self.watermark_ms, *(n.counts.watermark_out for n in self.chain.nodes)])
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Trigger a checkpoint in a task whose producers have all ended. A source that has to stop with it was told so before.
+        """Trigger a checkpoint in a task whose producers have all ended. A source that has to stop
+        with it has been notified before.
 
-        It does not wait for room in the outputs. A source that stops without draining leaves the records in hand to whoever goes on from
-        the savepoint: with a slow function they would take long.
+        It does not wait for room in the outputs. If a source stops without draining, the records in
+        hand belong to the attempt that starts from the savepoint: with a slow function they would
+        take long.
         """
         self.checkpoints.trigger(barrier)
         has_ended = self.input.is_finished or bool(self._ended_inputs)
@@ -195,13 +197,13 @@ class StreamTask:
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """All tasks have acknowledged the checkpoint, and it is written."""
-        self._tell(self.checkpoints.on_complete(checkpoint_id))
+        self._notify(self.checkpoints.on_complete(checkpoint_id))
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int) -> None:
         """The checkpoint was aborted. `latest_completed` -1: there is none."""
-        self._tell(self.checkpoints.on_abort(checkpoint_id, latest_completed))
+        self._notify(self.checkpoints.on_abort(checkpoint_id, latest_completed))
 
-    def _tell(self, notifications: Iterable[Notification]) -> None:
+    def _notify(self, notifications: Iterable[Notification]) -> None:
         for one in notifications:
             if isinstance(one, Completed):
                 self.chain.notify_checkpoint_complete(one.checkpoint_id)
@@ -262,7 +264,7 @@ class StreamTask:
             return True
         if self.checkpoints.hold.is_replaced or not self.chain.takes_input:
             return self.checkpoints.hold.is_replaced and self._begin_end()
-        # The end of the data is processed before later elements: a checkpoint behind it must see
+        # The end of the data is processed before later elements: a later checkpoint must see
         # finished operators.
         is_at_end = self._ended_inputs and self._is_at_end and not self.has_ended_data
         if self.slices.is_empty and not self._inbox and (is_at_end or not self._poll()):
@@ -302,8 +304,8 @@ class StreamTask:
         elif isinstance(element, EndOfData):
             self._ended_inputs.add(input_index)
             self._is_drained = self._is_drained and element.drain
-            is_told = element.drain and not self.input.is_source
-            self._current = self.chain.end_input(input_index) if is_told else iter(())
+            is_draining = element.drain and not self.input.is_source
+            self._current = self.chain.end_input(input_index) if is_draining else iter(())
         else:
             if isinstance(element, Watermark):
                 self._watermarks[input_index] = element.timestamp_ms
@@ -368,7 +370,9 @@ class StreamTask:
         return True
 
     def _end_data(self) -> Iterator[Routed]:
-        """Finish the operators, unless the job was only stopped, and tell consumers that no more records come."""
+        """Finish the operators, unless the job was only stopped, and notify consumers that no more
+        records come.
+        """
         self.has_ended_data = True
         if self._is_drained:
             yield from self.chain.finish()
@@ -377,7 +381,9 @@ class StreamTask:
         self.checkpoints.on_end_of_data()
 
     def _leave(self) -> Iterator[Routed]:
-        """Another generation of the job goes on from the snapshot: nothing is finished, and what is in hand belongs to that one."""
+        """The next generation continues from the snapshot: nothing is finished, and the records in
+        hand belong to that generation.
+        """
         self.has_ended_data = True
         yield from self._out.to_all(EndOfData(drain=False))
         self.chain.end_data()

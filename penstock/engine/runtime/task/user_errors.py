@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from penstock.engine.model.errors import NOT_OF_FUNCTIONS, CancelSignal, UserCodeError, may_recover
 from penstock.engine.model.graph.chain import ChainedOperator
-from penstock.engine.model.texts.error_text import told_to_user, traceback_of
+from penstock.engine.model.texts.error_text import text_for_user, traceback_of
 from penstock.engine.runtime.operator import Operator
 from penstock.engine.runtime.records.dead_letters import take_note
 
@@ -22,7 +22,7 @@ def user_code_error(
     spec: ChainedOperator, operator: Operator | None, error: BaseException
 ) -> UserCodeError:
     """The error first, then the operator, the record, and the line that built the operator."""
-    lines = [told_to_user(error), f"  in operator: {spec.name}"]
+    lines = [text_for_user(error), f"  in operator: {spec.name}"]
     noted = take_note(error)
     lines += noted
     record = None if noted or operator is None else operator.failing_record()

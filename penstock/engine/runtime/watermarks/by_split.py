@@ -116,9 +116,9 @@ class StatusOutput:
 class SplitWatermarks:
     """The watermarks of one source subtask.
 
-    A split that was never registered is registered with its first batch. The split None stands for readers that do not tell splits
-    apart. A subtask without any split also becomes idle after the timeout, so that it
-    does not hold back those that have one.
+    A split that was never registered is registered with its first batch. The split None stands for
+    readers that do not distinguish splits. A subtask without any split also becomes idle after the
+    timeout, so that it does not hold back those that have one.
     """
 
     def __init__(self, strategy: WatermarkStrategy) -> None:

@@ -22,8 +22,8 @@ from penstock.engine.runtime.elements import (
 class StatusWatermarkValve:
     """The minimum over the aligned channels of one input.
 
-    A channel is aligned while it is active and not behind the last output. A channel that comes back late from
-    idleness neither holds the output back nor moves it until it has caught up.
+    A channel is aligned while it is active and has reached the last output. A channel that comes
+    back late from idleness neither holds the output back nor moves it until it has caught up.
     """
 
     def __init__(self, channels: int) -> None:

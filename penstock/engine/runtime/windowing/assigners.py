@@ -78,7 +78,7 @@ class MergingWindowAssigner(WindowAssigner[X, Y]):
     """A window assigner whose windows may merge, as sessions do."""
 
     class MergeCallback(Parametrised, ABC):
-        """Is told which windows merge."""
+        """Gets the windows that merge."""
 
         @abstractmethod
         def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:

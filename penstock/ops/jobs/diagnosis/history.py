@@ -105,7 +105,7 @@ class VerdictHistory:
             if self._seen.get(vertex.facts.vertex_id) is not vertex:
                 self._seen[vertex.facts.vertex_id] = vertex
                 self._look_at(vertex, job.now_ms)
-        limits = limiting(job, self._shares)
+        limits = limiting(job, self._shares, self._limits)
         for vertex_id in limits:
             self._limits.setdefault(vertex_id, job.now_ms)
         for vertex_id in self._limits.keys() - limits:

@@ -5,7 +5,7 @@ Source: the rule by which Flink's users read its job graph; Flink itself draws n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +22,9 @@ from penstock.ops.jobs.diagnosis.words import names_text, since_text
 from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
 
 MOST_NAMED: Final = 3
+_LESS_BUSY: Final = 0.1
+_LESS_BLOCKED: Final = 0.05
+"""A vertex that limits the job stays the one until shares are this far below what made it so: shares of 5 s vary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,10 @@ class Limit:
         return f"'{self.name}' limits the job{since}: its {what}; {names} {verb} for it."
 
 
-def limiting(job: JobSnapshot, shares: AllShares) -> Mapping[VertexId, tuple[str, ...]]:
-    """Return the vertices that limit the job, with the names of those that wait for each.
+def limiting(
+    job: JobSnapshot, shares: AllShares, known: Container[VertexId] = ()
+) -> Mapping[VertexId, tuple[str, ...]]:
+    """Return the vertices that limit the job, with the names of those that wait for each. `known`: those that did at the last look.
 
     A vertex does if it is busy, waits for nobody, and is a source or has others that wait for it. If there is none, yet somebody
     waits most of the time, then it is the next vertex downstream that does not wait.
@@ -63,18 +68,20 @@ def limiting(job: JobSnapshot, shares: AllShares) -> Mapping[VertexId, tuple[str
     found = {}
     fallback = {}
     for vertex in job.vertices:
-        own = shares.get(vertex.facts.vertex_id, NO_SHARES)
+        vertex_id = vertex.facts.vertex_id
+        own = shares.get(vertex_id, NO_SHARES)
         if not own.is_known:
             continue
+        busy, blocked = (_LESS_BUSY, _LESS_BLOCKED) if vertex_id in known else (0.0, 0.0)
         before = {one.source for one in vertex.facts.inputs}
-        if own.is_limiting:
-            waiting = _waiting(job, shares, before, BLOCKED)
+        if own.busy >= BUSY - busy and own.busiest_blocked < BLOCKED + blocked:
+            waiting = _waiting(job, shares, before, BLOCKED - blocked)
             if waiting or not before:
-                found[vertex.facts.vertex_id] = waiting
-        elif own.blocked < BLOCKED:
-            waiting = _waiting(job, shares, before, MOSTLY_BLOCKED)
+                found[vertex_id] = waiting
+        elif own.blocked < BLOCKED + blocked:
+            waiting = _waiting(job, shares, before, MOSTLY_BLOCKED - blocked)
             if waiting:
-                fallback[vertex.facts.vertex_id] = waiting
+                fallback[vertex_id] = waiting
     return found or fallback
 
 
@@ -96,7 +103,7 @@ def limits_of(
 
     Further ones are those of other branches: somebody waits for them, and they are not among those that wait for another one.
     """
-    found = limiting(job, shares)
+    found = limiting(job, shares, since_ms)
 
     def weight(vertex: VertexSnapshot) -> tuple[int, float]:
         vertex_id = vertex.facts.vertex_id

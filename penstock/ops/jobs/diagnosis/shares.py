@@ -36,10 +36,6 @@ class Shares:
     def is_known(self) -> bool:
         return self.busiest >= 0
 
-    @property
-    def is_limiting(self) -> bool:
-        return self.busy >= BUSY and self.busiest_blocked < BLOCKED
-
 
 AllShares: TypeAlias = "Mapping[VertexId, Shares]"
 NO_SHARES: Final = Shares()
@@ -56,7 +52,7 @@ def live(vertex: VertexSnapshot) -> Iterator[tuple[AttemptSnapshot, TaskIo]]:
 def shares_of(vertex: VertexSnapshot) -> Shares:
     """Return the shares of a vertex: of the subtask that has most, and the median."""
     known = [
-        (io.busy_ms_per_s / 1000, io.backpressured_ms_per_s / 1000, attempt.subtask)
+        (io.recent.busy_ms_per_s / 1000, io.recent.backpressured_ms_per_s / 1000, attempt.subtask)
         for attempt, io in live(vertex)
     ]
     if not known:

@@ -5,15 +5,16 @@ Subtasks that get far more records than the others of their vertex.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final, TypeAlias
 
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.messages.checkpoints import CheckpointFailureReason
 from penstock.ops.jobs.checkpoint_record import brief_of, missing_of
-from penstock.ops.jobs.diagnosis.shares import BLOCKED, NO_SHARES, AllShares
+from penstock.ops.jobs.diagnosis.shares import BLOCKED, NO_SHARES, AllShares, live
 from penstock.ops.jobs.diagnosis.words import at_start, lasting, subtask_of
 from penstock.ops.jobs.snapshots import CheckpointSnapshot, JobSnapshot, VertexSnapshot
 
@@ -32,7 +33,8 @@ NONE_KNOWN: Final[AllRecords] = {}
 class Skew:
     """A subtask that gets far more records than the usual one of the others. `factor`: how many times.
 
-    `records`: those that it got. `usual`: those of the usual one; 0 counts as 1 in `factor`.
+    `records`: those that it got. `usual`: those of the usual one; 0 counts as 1 in `factor`. `key`: the most frequent one in what it
+    was sent lately, as text; "": none stands out, or its input has no keys. `key_share`: of the key's records.
     """
 
     vertex_id: VertexId
@@ -41,6 +43,8 @@ class Skew:
     factor: float
     records: int
     usual: float
+    key: str = ""
+    key_share: float = 0.0
 
     def sentence(self) -> str:
         who = at_start(subtask_of(self.subtask, self.name))
@@ -49,14 +53,36 @@ class Skew:
     @property
     def what(self) -> str:
         """What it gets."""
+        key = f", {self.key_share:.0%} of them with the key {self.key}" if self.key else ""
         if not self.usual:
-            return f"{self.records:,} records, and the usual one gets none"
-        return f"{self.factor:,.1f} times the records of the usual one"
+            return f"{self.records:,} records{key}, and the usual one gets none"
+        return f"{self.factor:,.1f} times the records of the usual one{key}"
 
 
 def skewed(job: JobSnapshot, formerly: AllRecords = NONE_KNOWN) -> tuple[Skew, ...]:
     """Return the most skewed subtasks, worst first. `formerly`: what they had got a minute ago; without it, all records count."""
-    return tuple(sorted(_found(job, formerly), key=lambda one: -one.factor)[:MOST_NAMED])
+    worst = sorted(_found(job, formerly), key=lambda one: -one.factor)[:MOST_NAMED]
+    return tuple(_with_key(job, one) for one in worst)
+
+
+def _with_key(job: JobSnapshot, skew: Skew) -> Skew:
+    """Name the key of which the subtask was sent most, by the samples of those that send to it."""
+    counts: Counter[str] = Counter()
+    records = 0
+    by_id = {one.facts.vertex_id: one for one in job.vertices}
+    for edge in by_id[skew.vertex_id].facts.inputs:
+        for _, io in live(by_id[edge.source]):
+            found = [
+                one
+                for one in io.frequent_keys
+                if (one.data_set_id, one.channel) == (edge.data_set_id, skew.subtask)
+            ]
+            counts.update({one.key: one.count for one in found})
+            records += max((one.records for one in found), default=0)
+    if not counts:
+        return skew
+    key, count = counts.most_common(1)[0]
+    return replace(skew, key=key, key_share=count / records)
 
 
 def records_of(vertex: VertexSnapshot) -> Records:

@@ -11,7 +11,7 @@ from penstock.engine.model.ids import VertexId
 from penstock.engine.model.states import ExecutionState, JobStatus
 from penstock.ops.jobs.diagnosis.history import Since
 from penstock.ops.jobs.diagnosis.limits import Limit, limits_of
-from penstock.ops.jobs.diagnosis.shares import NO_SHARES, AllShares, Shares, all_shares
+from penstock.ops.jobs.diagnosis.shares import BLOCKED, NO_SHARES, AllShares, Shares, all_shares
 from penstock.ops.jobs.diagnosis.stragglers import NONE_KNOWN as NO_RECORDS
 from penstock.ops.jobs.diagnosis.stragglers import Skew, Straggler, skewed, straggler_of
 from penstock.ops.jobs.diagnosis.troubles import (
@@ -114,7 +114,15 @@ def _illnesses(job: JobSnapshot, found: Verdict, figures: Figures) -> Iterator[s
         yield found.watermark.sentence(now_ms)
     if found.straggler is not None and found.straggler.is_slow:
         yield found.straggler.sentence()
-    yield from (one.sentence() for one in found.skewed if one not in explained)
+    for one in found.skewed:
+        if one not in explained and _is_waited_for(job, one.vertex_id, found.shares):
+            yield one.sentence()
+
+
+def _is_waited_for(job: JobSnapshot, vertex_id: VertexId, shares: AllShares) -> bool:
+    """Whether somebody waits for a vertex. Otherwise its skew costs nothing: a job with few keys always has one."""
+    inputs = next(one.facts.inputs for one in job.vertices if one.facts.vertex_id == vertex_id)
+    return any(shares.get(one.source, NO_SHARES).blocked >= BLOCKED for one in inputs)
 
 
 def _is_of(skew: Skew, limit: Limit) -> bool:

@@ -6,7 +6,7 @@ fields only, and passes all other answers on unread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from penstock.ops.jobs.diagnosis.history import Since
@@ -34,7 +34,7 @@ from penstock.ops.jobs.views.attempts import Json, attempts_of
 from penstock.ops.jobs.views.rows import answer_of
 from penstock.ops.metrics.history_rings import COARSE, FIGURES, FINE, Resolution, Rows
 
-Entry: TypeAlias = tuple[str, "Json | list[Json]"]
+Entry: TypeAlias = tuple[str, "Json | Sequence[Json]"]
 """A path, and its answer."""
 Figures: TypeAlias = Callable[[JobSnapshot, VertexSnapshot, Resolution], Rows]
 """What is kept of a vertex over time."""
@@ -145,6 +145,9 @@ def _vertex(root: str, job: JobSnapshot, vertex: VertexSnapshot) -> Iterator[Ent
     yield f"{root}/subtasktimes", vertices.times(job, vertex)
     yield f"{root}/taskmanagers", vertices.taskmanagers(job, vertex)
     yield f"{root}/skew", bottleneck.skew(job, vertex)
+    yield f"{root}/watermarks", vertices.watermarks(vertex)
+    yield f"{root}/accumulators", vertices.accumulators(vertex)
+    yield f"{root}/subtasks/accumulators", vertices.subtask_accumulators(vertex)
     for index in range(len(vertex.attempts)):
         for one in attempts_of(vertex, index):
             number = one.attempt.attempt

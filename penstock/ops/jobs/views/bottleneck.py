@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from operator import attrgetter
 from statistics import median
 from typing import Any, Final
 
@@ -105,9 +106,9 @@ def _row(
 
 MOST_SHOWN: Final = 20
 FIGURES: Final = {
-    "busyTimeMsPerSecond": "busy_ms_per_s",
-    "backPressuredTimeMsPerSecond": "backpressured_ms_per_s",
-    "idleTimeMsPerSecond": "idle_ms_per_s",
+    "busyTimeMsPerSecond": "recent.busy_ms_per_s",
+    "backPressuredTimeMsPerSecond": "recent.backpressured_ms_per_s",
+    "idleTimeMsPerSecond": "recent.idle_ms_per_s",
     "numRecordsIn": "records_in",
     "numRecordsOut": "records_out",
     "numLateRecordsDropped": "late_records_dropped",
@@ -180,5 +181,5 @@ def _figures(job: JobSnapshot, name: str) -> Iterator[dict[str, Any]]:
                 **place_of(vertex, attempt.subtask),
                 "attempt": attempt.attempt,
                 "endpoint": endpoint_of(attempt.location),
-                "value": getattr(io, name),
+                "value": attrgetter(name)(io),
             }

@@ -60,7 +60,8 @@ def strip(job: JobSnapshot) -> Json:
         "interval": job.facts.checkpoint_interval_ms,
         "total": known.completed + known.failed + known.in_progress,
         "completed": known.completed,
-        "failed": known.failed,
+        "failed": known.failed - known.given_up,
+        "given-up": known.given_up,
         "in-progress": known.in_progress,
         "shown": len(ones),
         "kept": MOST_BRIEFS,
@@ -83,12 +84,13 @@ def _brief(job: JobSnapshot, one: CheckpointBrief) -> Json:
 def _head(job: JobSnapshot, one: CheckpointBrief | CheckpointSnapshot) -> Json:
     has_ended = one.ended_ms >= 0
     state = "COMPLETED" if has_ended else "IN_PROGRESS"
+    failed = "GIVEN_UP" if one.is_given_up else "FAILED"
     until_ms = one.ended_ms if has_ended else job.now_ms
     return {
         "id": one.checkpoint_id,
         "kind": "savepoint" if one.checkpoint_type.is_savepoint else "checkpoint",
         "unaligned": one.is_unaligned,
-        "state": state if one.failure is None else "FAILED",
+        "state": state if one.failure is None else failed,
         "triggered": one.triggered_ms,
         "ended": one.ended_ms if has_ended else None,
         "duration": max(0, until_ms - one.triggered_ms),

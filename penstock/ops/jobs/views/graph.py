@@ -23,9 +23,9 @@ from penstock.ops.jobs.views.attempts import Json
 
 _RATES: Final = ("records-in", "records-out", "bytes-in", "bytes-out")
 _SHARES: Final = {
-    "busy": attrgetter("busy_ms_per_s"),
-    "back-pressured": attrgetter("backpressured_ms_per_s"),
-    "idle": attrgetter("idle_ms_per_s"),
+    "busy": attrgetter("recent.busy_ms_per_s"),
+    "back-pressured": attrgetter("recent.backpressured_ms_per_s"),
+    "idle": attrgetter("recent.idle_ms_per_s"),
 }
 _DIGITS: Final = 3
 _ENDED: Final = "all its subtasks have ended"
@@ -38,6 +38,12 @@ _NO_METRIC: Final = "the metrics of this subtask have not been reported yet"
 _SUMS_ONLY: Final = (
     "only the sums over all inputs of the target and over all outputs of the source are measured"
 )
+_TOTALS: Final = {
+    "records-in": attrgetter("records_in"),
+    "records-out": attrgetter("records_out"),
+    "bytes-in": attrgetter("bytes_in"),
+    "bytes-out": attrgetter("bytes_out"),
+}
 _Live: TypeAlias = Sequence[tuple[AttemptSnapshot, TaskIo]]
 PoolUsage: TypeAlias = Callable[[VertexSnapshot, int], float | None]
 """Which share of its input buffers a subtask uses; None: it has not been measured."""
@@ -101,6 +107,7 @@ def node(
         "state": str(aggregate_state(counts)),
         "states": {str(state): count for state, count in counts.items()},
         "late-records-dropped": sum(io.late_records_dropped for io in vertex.ios if io),
+        "total": {name: sum(map(read, filter(None, vertex.ios))) for name, read in _TOTALS.items()},
         **{name: _share(column) for name, column in columns.items()},
         "busiest-subtask": _subtask_with_most(alive, columns["busy"]),
         "queued-in": _queue(vertex, alive, pool_usage),

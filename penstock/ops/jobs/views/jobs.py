@@ -119,7 +119,13 @@ def page_of(title: str) -> str:
 
 
 _RESTARTS: Final = RestartOptions.TYPE.former_keys[0]
-_SCHEDULER: Final = {JobType.STREAMING: "Default", JobType.BATCH: "AdaptiveBatch"}
+
+
+def _scheduler(job: JobSnapshot) -> str:
+    """Source: Flink SchedulerType."""
+    if job.facts.job_type is JobType.BATCH:
+        return "AdaptiveBatch"
+    return "Default" if job.rescales is None else "Adaptive"
 
 
 def jobs(driver: DriverSnapshot) -> Json:
@@ -152,7 +158,7 @@ def job_in_list(job: JobSnapshot) -> Json:
         },
         "pending-operators": 0,
         "jobType": str(job.facts.job_type),
-        "schedulerType": _SCHEDULER[job.facts.job_type],
+        "schedulerType": _scheduler(job),
     }
 
 
@@ -166,7 +172,7 @@ def details(job: JobSnapshot) -> Json:
         "isStoppable": False,
         "state": str(job.status),
         "job-type": str(job.facts.job_type),
-        "schedulerType": _SCHEDULER[job.facts.job_type],
+        "schedulerType": _scheduler(job),
         "start-time": job.facts.submitted_ms,
         "end-time": job.ended_ms,
         "duration": job.lasted_ms,

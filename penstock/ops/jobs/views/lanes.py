@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from penstock.ops.jobs.snapshots import JobSnapshot, VertexSnapshot
@@ -14,7 +15,10 @@ from penstock.ops.metrics.history_rings import STEP_MS, STEPS, UNKNOWN, Step
 MOST_ROWS: Final = 200
 _NO_ALIGNMENT: Final = "how long a subtask aligns is measured for each checkpoint, not over time"
 _NOT_KEPT: Final = "the driver has no room for the lanes of this vertex"
-FIGURES: Final = {"busy": "busy_ms_per_s", "back-pressured": "backpressured_ms_per_s"}
+FIGURES: Final = {
+    "busy": attrgetter("recent.busy_ms_per_s"),
+    "back-pressured": attrgetter("recent.backpressured_ms_per_s"),
+}
 """What rows can be ranked by."""
 
 _Key: TypeAlias = Callable[[int], tuple[float, int]]
@@ -52,7 +56,7 @@ def _worst(vertex: VertexSnapshot, sort: str) -> _Key:
     def key(subtask: int) -> tuple[float, int]:
         io = vertex.ios[subtask]
         is_over = io is None or vertex.attempts[subtask].state.is_terminal
-        return (1.0 if is_over else -getattr(io, figure), subtask)
+        return (1.0 if is_over else -figure(io), subtask)
 
     return key
 

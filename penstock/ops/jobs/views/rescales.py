@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from penstock.engine.model.elastic import Change, Rescale, RescaleOutcome, Rescales
 from penstock.ops.jobs.snapshots import Figures, JobSnapshot
+from penstock.ops.jobs.views import jobs
 from penstock.ops.jobs.views.attempts import Json
 from penstock.ops.jobs.views.checkpoints import summary_of
 
@@ -23,6 +24,15 @@ _OF_VERTEX: Final = (
     "postRescaleParallelism",
 )
 _OF_GROUP: Final = ("desiredSlots", "minimalRequiredSlots", "preRescaleSlots", "postRescaleSlots")
+_UNKNOWN_PROFILE: Final = {
+    "cpuCores": -1.0,
+    "taskHeapMemory": -1,
+    "taskOffHeapMemory": -1,
+    "managedMemory": -1,
+    "networkMemory": -1,
+    "extendedResources": {},
+}
+"""A job whose slots have sizes cannot be rescaled. Source: Flink ResourceProfileInfo of ResourceProfile.UNKNOWN."""
 
 
 def config(job: JobSnapshot) -> Json:
@@ -50,9 +60,9 @@ def overview(job: JobSnapshot, rescales: Rescales) -> Json:
     return {"rescalesCounts": _counts(rescales), "latest": newest}
 
 
-def history(job: JobSnapshot, rescales: Rescales) -> Json:
+def history(job: JobSnapshot, rescales: Rescales) -> list[Json]:
     """`/rescales/history`: those that are kept, the newest first."""
-    return {"rescales": [details(job, one) for one in reversed(rescales.kept)]}
+    return [details(job, one) for one in reversed(rescales.kept)]
 
 
 def summary(_job: JobSnapshot, rescales: Rescales) -> Json:
@@ -84,13 +94,18 @@ def details(job: JobSnapshot, rescale: Rescale) -> Json:
             vertex_id: {
                 "jobVertexId": vertex_id,
                 "jobVertexName": names.get(vertex_id, ""),
-                "slotSharingGroupName": groups.get(vertex_id, ""),
+                **_group(groups.get(vertex_id, "")),
                 **_changed(change, _OF_VERTEX),
             }
             for vertex_id, change in rescale.vertices.items()
         },
         "slots": {
-            name: {"slotSharingGroupName": name, **_changed(change, _OF_GROUP)}
+            jobs.group_id(name): {
+                **_group(name),
+                "requestResourceProfile": _UNKNOWN_PROFILE,
+                **_changed(change, _OF_GROUP),
+                "acquiredResourceProfile": _UNKNOWN_PROFILE,
+            }
             for name, change in rescale.group_slots.items()
         },
         "schedulerStates": [
@@ -109,6 +124,10 @@ def details(job: JobSnapshot, rescale: Rescale) -> Json:
         "triggerCause": str(rescale.cause),
         "terminatedReason": None if end is None else str(end),
     }
+
+
+def _group(name: str) -> Mapping[str, str]:
+    return {"slotSharingGroupId": jobs.group_id(name), "slotSharingGroupName": name}
 
 
 def _durations(durations_ms: Iterable[int | None]) -> Json:

@@ -87,7 +87,7 @@ def _host(name: str, ones: Sequence[_Used]) -> Json:
     """What stands in the place of single slots."""
     total = sum(one.registered.slots for one, _ in ones)
     tenants = [tenant for _, slots in ones for one in slots.values() for tenant in one]
-    busy = [io.busy_ms_per_s / 1000 for _, _, io in tenants if io is not None]
+    busy = [io.recent.busy_ms_per_s / 1000 for _, _, io in tenants if io is not None]
     return {
         "host": name,
         "taskmanagers": len(ones),
@@ -105,12 +105,12 @@ def _subtask(vertex: VertexSnapshot, attempt: AttemptSnapshot, io: TaskIo | None
         **place_of(vertex, attempt.subtask),
         "attempt": attempt.attempt,
         "state": str(attempt.state),
-        "busy": None if io is None else round(io.busy_ms_per_s / 1000, _DIGITS),
+        "busy": None if io is None else round(io.recent.busy_ms_per_s / 1000, _DIGITS),
     }
 
 
 def _busy(io: TaskIo | None) -> float:
-    return -1.0 if io is None else io.busy_ms_per_s
+    return -1.0 if io is None else io.recent.busy_ms_per_s
 
 
 def _wanted(job: JobSnapshot) -> Iterator[Json]:

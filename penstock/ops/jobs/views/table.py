@@ -101,13 +101,13 @@ class Table:
         start, duration = self._span(attempt)
         live = None if io is None or attempt.state.is_terminal else io
         return {
-            "records-in": None if live is None else live.records_in_per_s,
-            "records-out": None if live is None else live.records_out_per_s,
-            "bytes-in": None if live is None else live.bytes_in_per_s,
-            "bytes-out": None if live is None else live.bytes_out_per_s,
-            "busy": None if live is None else live.busy_ms_per_s / 1000,
-            "back-pressured": None if live is None else live.backpressured_ms_per_s / 1000,
-            "idle": None if live is None else live.idle_ms_per_s / 1000,
+            "records-in": None if live is None else live.recent.records_in_per_s,
+            "records-out": None if live is None else live.recent.records_out_per_s,
+            "bytes-in": None if live is None else live.recent.bytes_in_per_s,
+            "bytes-out": None if live is None else live.recent.bytes_out_per_s,
+            "busy": None if live is None else live.recent.busy_ms_per_s / 1000,
+            "back-pressured": None if live is None else live.recent.backpressured_ms_per_s / 1000,
+            "idle": None if live is None else live.recent.idle_ms_per_s / 1000,
             "queued-in": None if live is None else live.buffers_in,
             "queued-out": None if live is None else live.buffers_out,
             "mails": None if live is None else live.mails,

@@ -184,20 +184,20 @@ def backpressure(job: JobSnapshot, vertex: VertexSnapshot) -> Json:
 
 
 def _blocked(one: AttemptSnapshot, io: TaskIo | None) -> float:
-    return 0.0 if io is None or one.state.is_terminal else io.backpressured_ms_per_s / 1000
+    return 0.0 if io is None or one.state.is_terminal else io.recent.backpressured_ms_per_s / 1000
 
 
 def _shares(one: AttemptSnapshot, io: TaskIo | None) -> Json:
     live = TaskIo() if io is None or one.state.is_terminal else io
-    ratio = live.backpressured_ms_per_s / _MS
+    ratio = live.recent.backpressured_ms_per_s / _MS
     level = level_of(ratio)
     return {
         "subtask": one.subtask,
         "backpressureLevel": level,
         "backpressure-level": level,
         "ratio": ratio,
-        "idleRatio": live.idle_ms_per_s / _MS,
-        "busyRatio": live.busy_ms_per_s / _MS,
+        "idleRatio": live.recent.idle_ms_per_s / _MS,
+        "busyRatio": live.recent.busy_ms_per_s / _MS,
     }
 
 
@@ -271,13 +271,13 @@ def pressure(job: JobSnapshot, vertex: VertexSnapshot, page: int = 0) -> Json:
     """`/jobs/:jobid/vertices/:vertexid/pressure`. `page`: from 0. `unknown`: subtasks that do not run, or have not reported."""
     ones = zip(vertex.attempts, vertex.ios, strict=True)
     known = [(one, io) for one, io in ones if io is not None and not one.state.is_terminal]
-    known.sort(key=lambda one: (-one[1].backpressured_ms_per_s, one[0].subtask))
-    counts = Counter(level_of(io.backpressured_ms_per_s / _MS) for _, io in known)
+    known.sort(key=lambda one: (-one[1].recent.backpressured_ms_per_s, one[0].subtask))
+    counts = Counter(level_of(io.recent.backpressured_ms_per_s / _MS) for _, io in known)
     pages = max(1, math.ceil(len(known) / OF_A_PAGE))
     page = min(page, pages - 1)
     return {
         "now": job.now_ms,
-        "level": level_of(known[0][1].backpressured_ms_per_s / _MS) if known else None,
+        "level": level_of(known[0][1].recent.backpressured_ms_per_s / _MS) if known else None,
         "levels": {level: counts[level] for level in ("ok", "low", "high")},
         "unknown": len(vertex.attempts) - len(known),
         "total": len(known),
@@ -294,9 +294,9 @@ def _pressure_shares(one: AttemptSnapshot, io: TaskIo) -> Json:
         "subtask": one.subtask,
         "attempt": one.attempt,
         "endpoint": endpoint_of(one.location),
-        "level": level_of(io.backpressured_ms_per_s / _MS),
-        "back-pressured": round(io.backpressured_ms_per_s / _MS, 3),
-        "busy": round(io.busy_ms_per_s / _MS, 3),
-        "idle": round(io.idle_ms_per_s / _MS, 3),
+        "level": level_of(io.recent.backpressured_ms_per_s / _MS),
+        "back-pressured": round(io.recent.backpressured_ms_per_s / _MS, 3),
+        "busy": round(io.recent.busy_ms_per_s / _MS, 3),
+        "idle": round(io.recent.idle_ms_per_s / _MS, 3),
         "queued-out": io.buffers_out,
     }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from penstock.engine.hosting.jobmanager.handle import JobHandle
-from penstock.engine.hosting.os.clock import give_way
+from penstock.engine.hosting.os.clock import give_way, giving_way
 from penstock.engine.model.options.rest import WebOptions
 from penstock.engine.model.states import ExecutionState
 from penstock.ops.jobs.diagnosis.watermarks import StoredFigures
@@ -31,7 +31,7 @@ from penstock.ops.jobs.views.slots import slot_map
 from penstock.ops.jobs.views.story import story
 from penstock.ops.metrics.entities import SubtaskScope, TaskManagerScope
 from penstock.ops.rest.answers import Answer, Asked, RestError
-from penstock.ops.rest.pieces import pieces_of_archive
+from penstock.ops.rest.pieces import blocks_of, pieces_of_archive
 from penstock.ops.rest.requests.handlers import Driver, chosen_subtask, chosen_vertex
 
 _SWITCH: Final = re.compile(r"[a-z][a-z0-9-]*")
@@ -131,13 +131,7 @@ def job_archive(driver: Driver, asked: Asked) -> Answer:
     job = driver.job(asked)
     entries = archive.archive_of(job, environment(), driver.job_registry.figures)
     headers = {"Content-Disposition": f'attachment; filename="{job.job_id}"'}
-    return Answer(_giving_way(pieces_of_archive(entries)), headers=headers)
-
-
-def _giving_way(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    for piece in pieces:
-        give_way()
-        yield piece
+    return Answer(blocks_of(giving_way(pieces_of_archive(entries))), headers=headers)
 
 
 def vertex_table(driver: Driver, asked: Asked) -> Any:

@@ -10,7 +10,7 @@ from penstock.connectors.cdc.source import (
     CdcEnumerator,
     DriverSide,
     Forget,
-    told_range,
+    reported_range,
 )
 from penstock.connectors.cdc.tables import STREAM, StreamSplit, TableId
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext
@@ -51,7 +51,7 @@ def read_all(enumerator, context):
         given.append(split)
         if not isinstance(split, StreamSplit):
             done = split.begun(BinlogView((1, 5))).finished()
-            enumerator.handle_source_event(0, (FINISHED, (told_range(done),)))
+            enumerator.handle_source_event(0, (FINISHED, (reported_range(done),)))
     return given
 
 

@@ -20,7 +20,7 @@ def test_a_key_comes_back_from_the_name_of_its_object(subtask, attempt, behind):
     key = UploadKey.of(context(subtask, attempt, subtask + 1), behind)
     assert str(uuid.UUID(str(key))) == str(key)
     assert UploadKey.in_name(f"compacted-part-{key}-17.txt") == key
-    assert (key.subtask, key.attempt, key.behind) == (subtask, attempt, behind)
+    assert (key.subtask, key.attempt, key.restored_id) == (subtask, attempt, behind)
 
 
 def test_a_name_without_a_key_has_none():

@@ -248,7 +248,7 @@ def test_an_offset_that_is_gone_is_reset_or_an_error(broker, caplog):
     task = Task(builder.set_starting_offsets(latest).build())
     assert task.read_to_end() == []
     assert removed(task) == 3
-    assert "Reading goes on at offset 6" in caplog.text
+    assert "Reading continues at offset 6" in caplog.text
     strict = KafkaOffsetsInitializer.offsets(
         {KafkaTopicPartition("a", 0): 1}, KafkaOffsetResetStrategy.NONE
     )

@@ -228,7 +228,7 @@ def test_messages_that_were_removed_before_they_were_read_end_the_job(streams):
     run.close()
     streams.publish("short", *"bcdef")
     run = SourceRun(source, 1, kept)
-    text = "messages behind 1 and before 4 were removed from the stream .* before they were read"
+    text = "messages after 1 and before 4 were removed from the stream .* before they were read"
     with pytest.raises(RefusedForGood, match=text):
         run.read(records=1)
     run.close()

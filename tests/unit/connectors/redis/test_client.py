@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from penstock.connectors.redis import client
-from penstock.connectors.redis.client import RedisSettings, connect, told
+from penstock.connectors.redis.client import RedisSettings, clear_errors, connect
 from penstock.engine.model.errors import ExternalError
 from tests.tools.connectors.silent_server import silent_server
 
@@ -27,7 +27,7 @@ def test_a_server_that_does_not_answer_is_waited_for_once(monkeypatch):
         with (
             connect(address, "here") as made,
             pytest.raises(ExternalError, match=expected),
-            told(address, "here"),
+            clear_errors(address, "here"),
         ):
             made.ping()
     assert len(opened) == 1

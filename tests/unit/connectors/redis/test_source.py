@@ -251,7 +251,7 @@ def test_entries_that_are_trimmed_before_they_are_read_end_the_job_unless_it_may
     else:
         run.read(records=1)
         assert run.records == ["e"]
-        assert "goes on without them" in caplog.text
+        assert "continues without them" in caplog.text
     run.close()
 
 

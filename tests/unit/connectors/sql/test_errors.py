@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from penstock.common import Types
 from penstock.connectors.jdbc import JdbcConnectionOptions, JdbcSink
-from penstock.connectors.sql.engine import may_pass, told
+from penstock.connectors.sql.engine import driver_text, may_pass
 from penstock.connectors.sql_sink import SqlSink
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import DeliveryGuarantee
@@ -129,7 +129,7 @@ def test_postgresql_names_constraint_and_key(postgres_url):
         "INSERT INTO named VALUES ('a')",
         "INSERT INTO named VALUES ('a')",
     )
-    assert told(error) == (
+    assert driver_text(error) == (
         'UniqueViolation: duplicate key value violates unique constraint "only_once". '
         "Key (name)=(a) already exists "
         "(constraint 'only_once', table 'named')"
@@ -174,7 +174,7 @@ def connecting(url):
 def test_a_wrong_password_and_a_missing_database_do_not_pass(mariadb_url, postgres_url):
     wrong = connecting(mariadb_url.replace(":secret@", ":wrong@"))
     assert not may_pass(wrong)
-    assert "Access denied for user 'penstock'@'localhost'" in told(wrong)
+    assert "Access denied for user 'penstock'@'localhost'" in driver_text(wrong)
     assert not may_pass(connecting(mariadb_url.replace("/shop?", "/none?")))
     assert not may_pass(connecting(postgres_url.replace("/postgres?", "/none?")))
     assert not may_pass(connecting(postgres_url.replace("penstock@", "stranger@")))

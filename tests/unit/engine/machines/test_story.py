@@ -21,7 +21,7 @@ def test_the_last_lines_become_part_of_an_error():
     for number in range(IN_AN_ERROR + 1):
         story.add("Tick", number)
     bug = BrokenInvariant("'it goes on' does not hold.")
-    story.tell(bug)
+    story.annotate(bug)
     with pytest.raises(BrokenInvariant) as caught:
         raise bug
     lines = str(caught.value).splitlines()
@@ -35,5 +35,5 @@ def test_the_last_lines_become_part_of_an_error():
 
 def test_an_error_before_anything_happened_is_as_it_was():
     bug = BrokenInvariant("'it goes on' does not hold.")
-    Story("clock").tell(bug)
+    Story("clock").annotate(bug)
     assert str(bug) == "'it goes on' does not hold."

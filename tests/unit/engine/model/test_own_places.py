@@ -108,7 +108,7 @@ def test_the_processes_of_taskmanagers_are_known_by_the_module_that_they_run():
 IN_ARCHIVE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from penstock.engine.model.texts.error_text import told_to_user
+from penstock.engine.model.texts.error_text import text_for_user
 from penstock.engine.runtime.records.output_copies import opened
 
 def results(value):
@@ -117,7 +117,7 @@ def results(value):
 try:
     results(7)
 except TypeError as error:
-    print(told_to_user(error))
+    print(text_for_user(error))
 """
 
 

@@ -146,6 +146,35 @@ def test_a_null_key_in_a_column_is_refused():
         KeySelection(("x",)).channels_of_columns(batch, 2, 128)
 
 
+@pytest.mark.parametrize("in_columns", [False, True])
+def test_a_batch_is_sampled_for_its_most_frequent_keys_when_somebody_asks(in_columns):
+    keys = ["hot"] * 60 + ["warm"] * 30 + [f"cold {number}" for number in range(10)]
+    batch = RowBatch([(key, 1) for key in keys])
+    by_first = Hash(KeySelection(first), 4, 128)
+    if in_columns:
+        batch = ColumnBatch(pa.record_batch({"a": keys, "b": [1] * 100}))
+        by_first = Hash(KeySelection(("a",)), 4, 128)
+    list(by_first.split(batch))
+    assert by_first.sample == ()
+    by_first.is_sampled = True
+    parts = dict(by_first.split(batch))
+    channel = Hash(KeySelection(first), 4, 128).channels_of(RowBatch([("hot", 1), ("warm", 1)]))
+    assert [(one.key, one.channel, one.count) for one in by_first.sample] == [
+        ("hot", channel[0], 60),
+        ("warm", channel[1], 30),
+    ]
+    assert [one.records for one in by_first.sample] == [len(parts[one]) for one in channel]
+    assert not by_first.is_sampled
+
+
+def test_keys_of_which_none_stands_out_and_keys_without_a_hash_of_python_are_no_sample():
+    by_key = Hash(KeySelection(same), 2, 128)
+    for keys in (list(range(100)), [dt.date(2026, 1, 1), [1, 2]] * 3):
+        by_key.is_sampled = True
+        list(by_key.split(RowBatch(keys)))
+        assert (by_key.sample, by_key.is_sampled) == ((), False)
+
+
 def test_only_the_columns_that_are_read_are_sent():
     batch = ColumnBatch(pa.record_batch({"a": [1, 2, 3], "b": [4, 5, 6]}), np.arange(3))
     for columns, sent in [(("a",), ["a"]), (None, ["a", "b"]), (("a", "missing"), ["a", "b"])]:

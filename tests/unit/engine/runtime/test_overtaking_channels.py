@@ -130,7 +130,7 @@ def test_on_an_edge_that_keeps_its_turns_a_barrier_aligns_and_goes_on_as_it_was(
 
 def test_a_savepoint_on_such_an_edge_is_what_it_is_anywhere():
     plain = CheckpointBarrier(1, 0, CheckpointOptions())
-    assert plain.as_forced_aligned() == plain == plain.behind_forced_aligned()
+    assert plain.as_forced_aligned() == plain == plain.after_forced_aligned()
 
 
 @pytest.mark.parametrize("limit_ms", [None, 7])
@@ -144,7 +144,7 @@ def test_a_forced_barrier_comes_over_the_wire_as_it_was(limit_ms):
     )
     kind, parts = encode_event(forced)
     assert decode_event(kind, b"".join(map(bytes, parts))) == forced
-    assert forced.behind_forced_aligned() == CheckpointBarrier(1, 5, options)
+    assert forced.after_forced_aligned() == CheckpointBarrier(1, 5, options)
 
 
 # ---------------------------------------------------------------------- ahead of what was recovered

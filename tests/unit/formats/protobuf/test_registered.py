@@ -69,7 +69,7 @@ def test_indexes_have_the_documented_form(indexes, data):
     "data", [b"", b"\x04\x02", b"\x80\x80\x80\x80\x80\x80", b"\x01", b"\xff\xff\x03"]
 )
 def test_what_are_no_indexes_is_refused(data):
-    with pytest.raises(ValueError, match="indexes behind the id of its schema"):
+    with pytest.raises(ValueError, match="indexes after the id of its schema"):
         without_indexes(data)
 
 

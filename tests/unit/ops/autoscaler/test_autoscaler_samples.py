@@ -7,16 +7,22 @@ from penstock.engine.model.states import ExecutionState
 from penstock.ops.autoscaler.autoscaling import _sample, memory_of, room_of
 from penstock.ops.autoscaler.rules.samples import ClusterRoom, MemorySample, Topology, VertexSample
 from penstock.ops.jobs.snapshots import AttemptSnapshot, InputFacts, VertexFacts, VertexSnapshot
-from tests.tools.observation.job_records import ToldJob
+from tests.tools.observation.job_records import ToldJob, io_of
 
 SOURCE = VertexFacts(VertexId("a"), "source", 2, 128, "default", (), ())
 COUNT = VertexFacts(
-    VertexId("b"), "count", 2, 64, "other", (), (InputFacts(VertexId("a"), "HASH", "pipelined"),)
+    VertexId("b"),
+    "count",
+    2,
+    64,
+    "other",
+    (),
+    (InputFacts(VertexId("a"), "HASH", "pipelined", "data set"),),
 )
-FIRST = TaskIo(
+FIRST = io_of(
     records_in=10, records_out=30, busy_ms=400, busy_ms_per_s=700.0, backpressured_ms_per_s=50.0
 )
-SECOND = TaskIo(
+SECOND = io_of(
     records_in=5, records_out=12, busy_ms=100, busy_ms_per_s=200.0, backpressured_ms_per_s=90.0
 )
 

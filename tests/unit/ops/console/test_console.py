@@ -1,19 +1,25 @@
 """What the console says of checkpoints, of restarts, and of what functions log."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from penstock.engine.hosting.observer import JobEnded
+from penstock.engine.hosting.observer import JobEnded, JobTick
 from penstock.engine.model.checkpoints import CheckpointMetrics, CheckpointType
 from penstock.engine.model.config import Settings
-from penstock.engine.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId
+from penstock.engine.model.graph.job_graph import JobGraph
+from penstock.engine.model.ids import AttemptId, ExecutionVertexId, JobId, ResourceId, VertexId
 from penstock.engine.model.messages import (
     CheckpointEnded,
     CheckpointFailureReason,
+    GraphReplaced,
     LogEvent,
     LogEvents,
     ResetSubtasks,
+    StartTaskManager,
 )
 from penstock.engine.model.states import JobStatus
+from penstock.ops.console import console as console_module
 from penstock.ops.console.console import Console
 from tests.tools.observation.job_records import ToldJob
 
@@ -62,6 +68,27 @@ def test_others_are_not(said, one):
 def test_a_restart_says_what_it_begins_with(said, checkpoint_id, what):
     reset = ResetSubtasks((ExecutionVertexId(VertexId("v"), 0),), False, checkpoint_id)
     assert what in said(lambda console: console.observe(reset))
+
+
+def test_a_start_that_lasts_is_said_once_and_frightens_nobody(said, monkeypatch):
+    seconds = iter([0.0, 1.9, 2.0, 2.5])
+    clock = SimpleNamespace(monotonic=lambda: next(seconds))
+    monkeypatch.setattr(console_module, "time", clock)
+
+    def starts(console):
+        for name in ("tm-1", "tm-2"):
+            console.observe(StartTaskManager(ResourceId(name), 1))
+        for _ in range(3):
+            console.observe(JobTick(None))
+
+    assert said(starts) == "penstock: starting 2 TaskManagers\n"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_first_start_with_the_slots_that_there_are_is_no_restart(said, is_first):
+    replaced = GraphReplaced(JobGraph(JobId("j"), "job"), (), 0, None, False, is_first=is_first)
+    text = said(lambda console: console.observe(replaced))
+    assert ("restarted" in text) is not is_first
 
 
 def event(subtask, text):

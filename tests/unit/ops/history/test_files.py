@@ -7,6 +7,7 @@ import stat
 import pytest
 
 from penstock.engine.hosting.os import file_systems
+from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.hosting.os.file_systems import CheckpointIoError
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.ids import JobId
@@ -125,6 +126,18 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointIoError, match="file"):
         write_archive(str(tmp_path / "file"), JOB, [])
+
+
+def test_what_a_killed_driver_has_left_is_removed_and_what_others_write_is_not(tmp_path):
+    """Nobody sees it, and it may have many megabytes."""
+    hour_ms = 3_600_000
+    dead = f".{'b' * 32}.{wall_ms() - hour_ms - 60_000}.0123abcd"
+    alive = f".{'c' * 32}.{wall_ms() - hour_ms + 60_000}.0123abcd"
+    others = f".{'d' * 32}.part"
+    for name in (dead, alive, others):
+        (tmp_path / name).write_text("half of an archi")
+    written(tmp_path, [("/a", 1)])
+    assert set(os.listdir(tmp_path)) == {JOB, alive, others}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tracemalloc
 
 import pytest
 
@@ -130,8 +131,17 @@ def test_an_archive_is_read_again_only_when_it_has_changed(tmp_path, monkeypatch
         '{"archive": []}',
         file_of("jobs", TWO),
         json.dumps({"archive": [{"path": "/jobs/overview", "json": '{"jobs": []}'}]}),
+        json.dumps({"archive": [{"path": "/jobs/overview", "json": "[" * 100_000}]}),
+        file_of("jobs", ONE, duration=float("nan")),
+        file_of("jobs", ONE, tasks=7),
+        file_of("jobs", ONE, name={"a": 1}),
+        "\0" * 5000,
     ],
-)
+    ids=[
+        "half", "empty", "of another job", "of no job", "deep", "a number that is none",
+        "no counts", "no name", "a sparse file",
+    ],
+)  # fmt: skip
 def test_a_bad_archive_is_named_once_and_skipped_until_it_has_changed(tmp_path, caplog, text):
     put(tmp_path / ONE, text)
     job(tmp_path, THREE)
@@ -139,9 +149,37 @@ def test_a_bad_archive_is_named_once_and_skipped_until_it_has_changed(tmp_path, 
     library.refresh()
     assert ids(library) == [THREE]
     assert caplog.text.count(f"archive={tmp_path / ONE} SKIPPED") == 1
+    damaged = json.loads(library.answer("/archives/damaged"))
+    (one,) = damaged["archives"]
+    assert (damaged["total"], one["file"]) == (1, str(tmp_path / ONE))
+    assert one["cause"] in caplog.text
     job(tmp_path, ONE, at_s=2000)
     library.refresh()
     assert ids(library) == [ONE, THREE]
+    assert json.loads(library.answer("/archives/damaged")) == {"total": 0, "archives": []}
+
+
+def test_a_file_that_is_too_large_or_no_archive_is_not_read(tmp_path):
+    """Each has more bytes than this machine may give: to read it would end the server."""
+    for name, size in ((ONE, (1 << 30) - 1), (TWO, 1 << 42)):
+        with open(tmp_path / name, "wb") as file:
+            file.truncate(size)
+    job(tmp_path, THREE)
+    tracemalloc.start()
+    library = opened(tmp_path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert ids(library) == [THREE]
+    assert json.loads(library.answer("/archives/damaged"))["total"] == 2
+    assert peak < 50 << 20
+
+
+def test_a_damaged_archive_is_known_while_its_folder_cannot_be_reached(tmp_path):
+    put(tmp_path / "there" / ONE, "{")
+    library = opened(tmp_path / "there")
+    (tmp_path / "there").rename(tmp_path / "away")
+    library.refresh()
+    assert json.loads(library.answer("/archives/damaged"))["total"] == 1
 
 
 def test_files_of_other_names_are_not_looked_at(tmp_path, caplog):

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
+from penstock.ops.history.library import Library
 from penstock.ops.history.server import HistoryServer
 from tests.conformance.rest.shapes import RECORDED, differences
 from tests.tools.hosting.rest import Client
@@ -66,6 +67,25 @@ def test_an_archive_that_comes_later_is_shown(tmp_path):
         assert client.get("/jobs/overview") == {"jobs": []}
         put(tmp_path)
         wait_until(lambda: client.get("/jobs/overview") == OVERVIEW, "the job is not shown")
+
+
+def test_a_refresh_that_fails_is_not_the_last_one(tmp_path, monkeypatch, caplog):
+    given = {"historyserver.web.port": "0", "historyserver.archive.fs.refresh-interval": "10 ms"}
+    has_failed = threading.Event()
+    refresh = Library.refresh
+
+    def fails_once(library):
+        if threading.current_thread().name == "penstock-history" and not has_failed.is_set():
+            has_failed.set()
+            raise RecursionError("a bug")
+        return refresh(library)
+
+    monkeypatch.setattr(Library, "refresh", fails_once)
+    with serving(tmp_path, Settings(given)) as client:
+        assert has_failed.wait(60)
+        put(tmp_path)
+        wait_until(lambda: client.get("/jobs/overview") == OVERVIEW, "the job is not shown")
+    assert "a bug" in caplog.text
 
 
 @pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])

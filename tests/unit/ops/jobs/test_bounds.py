@@ -7,7 +7,7 @@ import pytest
 
 from penstock.engine.model.ids import AllocationId, ResourceId, TaskManagerLocation, VertexId
 from penstock.engine.model.job_events import TaskDeployed
-from penstock.engine.model.messages import RegisterTaskManager, TaskIo, TaskIoReported
+from penstock.engine.model.messages import RegisterTaskManager, TaskIoReported
 from penstock.ops.jobs.record import JobRecord
 from penstock.ops.jobs.snapshots import InputFacts
 from penstock.ops.jobs.vertex_history import JobLanes
@@ -16,7 +16,7 @@ from penstock.ops.jobs.views.rows import answer_of
 from penstock.ops.jobs.views.slots import slot_map
 from penstock.ops.jobs.views.table import Table
 from penstock.ops.metrics.history_rings import STEPS
-from tests.tools.observation.job_records import ToldJob, attempt, facts
+from tests.tools.observation.job_records import ToldJob, attempt, facts, io_of
 
 VERTICES, PARALLELISM, SLOTS = 300, 33, 4
 MOST_BYTES = 500_000
@@ -26,7 +26,10 @@ def facts_of_chain():
     """Each vertex reads the one before it by key."""
     pattern = facts(PARALLELISM).vertices[1]
     ids = [VertexId(f"{number:032x}") for number in range(VERTICES)]
-    inputs = [(), *((InputFacts(one, "HASH", "pipelined_bounded"),) for one in ids[:-1])]
+    inputs = [
+        (),
+        *((InputFacts(one, "HASH", "pipelined_bounded", "data set"),) for one in ids[:-1]),
+    ]
     name = "an operator with a name of a usual length -> and another one"
     return tuple(
         replace(pattern, vertex_id=one, name=name, inputs=read)
@@ -54,7 +57,8 @@ def job():
         told.moves(one, "SCHEDULED", "DEPLOYING")
         told.tell(TaskDeployed(one, place, AllocationId(f"{one.subtask:032x}")))
         told.moves(one, "INITIALIZING", "RUNNING")
-    io = TaskIo(10**9, 10**9, 10**12, 10**12, busy_ms_per_s=333.3, idle_ms_per_s=666.7)
+    counts = {"records_in": 10**9, "records_out": 10**9, "bytes_in": 10**12}
+    io = io_of(**counts, busy_ms_per_s=333.3, idle_ms_per_s=666.7)
     told.tell(TaskIoReported(tuple((one, io) for one in attempts), 0)).triggers(1)
     for one in attempts:
         told.acknowledges(1, one)

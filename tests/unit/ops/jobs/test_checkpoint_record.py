@@ -55,14 +55,16 @@ def test_a_checkpoint_that_never_began_counts_as_failed_and_leaves_no_entry():
 
 
 @pytest.mark.parametrize("reason", ["COORDINATOR_SHUTDOWN", "TASK_CLOSING"])
-def test_a_checkpoint_that_met_the_end_of_its_job_has_not_failed_but_a_savepoint_has(reason):
+def test_a_checkpoint_that_met_the_end_of_its_job_was_given_up_but_a_savepoint_has_failed(reason):
+    """Flink counts both as failed."""
     met_an_end = {"location": None, "reason": CheckpointFailureReason[reason], "text": "FINISHED"}
     told = ToldJob().runs().triggers(1).ends(1, **met_an_end)
     now = told.now_it_is().checkpoints
-    assert (now.failed, now.in_progress, now.history, now.latest_failed) == (0, 0, (), None)
+    assert (now.failed, now.given_up, now.in_progress) == (1, 1, 0)
+    assert now.history[0].is_given_up
     told.triggers(2, "SAVEPOINT").ends(2, "SAVEPOINT", **met_an_end)
     now = told.now_it_is().checkpoints
-    assert (now.failed, now.latest_failed.checkpoint_id) == (1, 2)
+    assert (now.failed, now.given_up, now.latest_failed.checkpoint_id) == (2, 1, 2)
 
 
 def test_savepoints_and_checkpoints_have_a_latest_one_each():

@@ -158,6 +158,35 @@ def test_another_generation_has_more_or_fewer_subtasks_and_new_attempts():
     assert "checkpoint 9" in event.text
 
 
+def test_the_first_generation_is_no_rescale_and_no_restart():
+    """Its attempts are the first ones. It has an entry if it has other subtasks than the program asks for."""
+    told = ToldJob()
+    source, sink = told.record.facts.vertices
+    told.tell(VerticesReplaced((source, sink), 0, False, None, is_first=True))
+    assert told.now_it_is().story.events == ()
+    fewer = replace(source, parallelism=1)
+    told.tell(VerticesReplaced((fewer, sink), 0, False, None, is_first=True))
+    job = told.now_it_is()
+    (event,) = job.story.events
+    assert event.kind == "status"
+    assert event.text == (
+        f"the job begins with the slots that there are: '{source.name}' from 2 to 1 subtasks"
+    )
+    assert [one.former for one in job.vertices] == [{}, {}]
+
+
+def test_a_generation_after_a_failure_is_a_restart():
+    told = ToldJob().runs()
+    source, sink = told.record.facts.vertices
+    told.tell(VerticesReplaced((source, sink), 1, False, 3))
+    told.tell(VerticesReplaced((source, replace(sink, parallelism=1)), 2, False, None))
+    events = [one for one in told.now_it_is().story.events if "restart" in one.text]
+    assert [(one.kind, one.text) for one in events] == [
+        ("restart", "4 subtasks restart from checkpoint 3"),
+        ("restart", f"3 subtasks restart from the beginning: '{sink.name}' from 2 to 1 subtasks"),
+    ]
+
+
 def test_attempts_of_a_vertex_that_runs_on_stay():
     told = ToldJob().runs()
     source, sink = told.record.facts.vertices

@@ -21,7 +21,7 @@ from penstock.ops.metrics.entities import JobScope
 from penstock.ops.metrics.history_rings import FIGURES, FINE
 from penstock.ops.registry import job_registry
 from penstock.ops.registry.job_registry import JobRegistry
-from tests.tools.observation.job_records import JOB, PLACE, SOURCE, attempt, facts
+from tests.tools.observation.job_records import JOB, PLACE, SOURCE, attempt, facts, io_of
 
 
 class Control:
@@ -169,7 +169,7 @@ def test_a_job_that_is_not_listed_is_seen_by_its_own_program_only(jobs):
 
 
 def test_the_verdict_says_since_when(jobs, recorder):
-    busy = TaskIo(busy_ms_per_s=990.0)
+    busy = io_of(busy_ms_per_s=990.0)
     recorder.observe(TaskIoReported(((attempt(), busy),), 0))
     recorder.observe(
         ExecutionStateChanged(attempt(), ExecutionState.INITIALIZING, ExecutionState.RUNNING, 0)
@@ -206,7 +206,7 @@ def test_what_followed_a_failure_is_recorded(jobs, recorder):
 
 
 def test_figures_over_time_are_those_that_are_kept(jobs, recorder):
-    recorder.observe(TaskIoReported(((attempt(), TaskIo(busy_ms_per_s=250.0)),), 0))
+    recorder.observe(TaskIoReported(((attempt(), io_of(busy_ms_per_s=250.0)),), 0))
     recorder.observe(
         ExecutionStateChanged(attempt(), ExecutionState.INITIALIZING, ExecutionState.RUNNING, 0)
     )

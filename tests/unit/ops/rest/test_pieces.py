@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.ops.jobs.views.rows import Rows
-from penstock.ops.rest.pieces import pieces_of
+from penstock.ops.rest.pieces import blocks_of, pieces_of
 
 LEAVES = st.one_of(st.integers(), st.text(max_size=3), st.none(), st.booleans())
 VALUES = st.recursive(
@@ -24,6 +24,15 @@ def test_an_answer_in_pieces_is_the_whole_answer(value, times, kind):
     body = {"list": repeated, "dict": dict(enumerate(repeated)), "tuple": tuple(repeated)}[kind]
     for one in (body, [body], {"a": 1, "b": body, "c": []}, [[body, value], body]):
         assert json.loads(b"".join(pieces_of(one))) == json.loads(json.dumps(one))
+
+
+def test_small_pieces_come_in_few_blocks():
+    """An archive has as many pieces as attempts, and each block crosses threads on its way to the client."""
+    pieces = [b"%d," % number for number in range(100_000)]
+    blocks = list(blocks_of(pieces))
+    assert b"".join(blocks) == b"".join(pieces)
+    assert len(blocks) == sum(map(len, pieces)) // (1 << 16) + 1
+    assert list(blocks_of([])) == []
 
 
 ROWS = [{"id": number, "values": [number, number]} for number in range(5_000)]

@@ -49,8 +49,35 @@ def test_a_taken_port_is_passed_over():
         first, second = taken.getsockname()[1], free.getsockname()[1]
         free.close()
         rest = RestServer(Settings({"rest.bind-port": f"{first},{second}"}))
-        rest.listening.close()
+        for one in rest.listening:
+            one.close()
         assert rest.address == f"http://localhost:{second}"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_localhost_is_both_loopbacks(address, tmp_path, monkeypatch):
+    """Whichever of them /etc/hosts has, and whichever a client takes."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(socket, "getaddrinfo", only_one("::1"))
+    rest = RestServer(Settings({"rest.bind-port": "0"}))
+    rest.start()
+    try:
+        port = int(rest.address.rpartition(":")[2])
+        with socket.create_connection((address, port)) as client:
+            client.sendall(b"GET /config HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in client.recv(100)
+    finally:
+        rest.stop()
+
+
+def only_one(address):
+    """As where /etc/hosts names localhost by one loopback alone."""
+    ask = socket.getaddrinfo
+
+    def found(host, *more, **named):
+        return ask(address if host == "localhost" else host, *more, **named)
+
+    return found
 
 
 def test_without_a_free_port_the_job_runs_without_a_server(caplog, monkeypatch):

@@ -114,7 +114,7 @@ class Coordinators:
                 self._submit(source.place.name, give_back)
 
     def finalize(self, committables: Sequence[messages.Committable]) -> None:
-        """Commit the results, then tell the JobManager."""
+        """Commit the results, then notify the JobManager."""
 
         def commit() -> None:
             commit_all(self._committers, committables, self._job_prefix, figures=self._commits)
@@ -130,7 +130,9 @@ class Coordinators:
             self._worker.put(lambda: self._snapshot(checkpoint_id, answer))
 
     def checkpoint_ended(self, checkpoint_id: int, *, is_completed: bool) -> None:
-        """Tell the sources of a completed checkpoint. Splits of an aborted one belong to the next checkpoint."""
+        """Notify the sources of a completed checkpoint. Splits of an aborted one belong to the next
+        checkpoint.
+        """
         if is_completed:
             for source in self.sources.values():
                 self._submit(source.place.name, functools.partial(source.complete, checkpoint_id))
@@ -146,7 +148,9 @@ class Coordinators:
                 self._submit(source.place.name, functools.partial(source.restore, state))
 
     def rescale(self, parallelism: Mapping[VertexId, int]) -> None:
-        """These vertices have this parallelism from now on. Their enumerators have to be restored behind this call. Others go on."""
+        """Set the parallelism of these vertices. Their enumerators have to be restored after this
+        call; others stay as they are.
+        """
         for source in self.sources.values():
             count = parallelism.get(source.place.vertex_id)
             if count is not None:
@@ -160,7 +164,9 @@ class Coordinators:
         return found
 
     def close(self, *, is_committed: bool) -> None:
-        """End all coordinators within a bounded time. Without a commit, remove what attempts left behind."""
+        """End all coordinators within a bounded time. Without a commit, remove what attempts have
+        left.
+        """
         self._is_closed = True
         for timer in list(self._timers):
             timer.cancel()
@@ -264,11 +270,11 @@ def commit_all(
     wait_s: Callable[[float], None] = time.sleep,
     figures: Mapping[int, CommitFigures] | None = None,
 ) -> None:
-    """Make committables visible, and drop what else the job's attempts left behind. May be
-    repeated. `figures`: by node; None: nobody counts.
+    """Make committables visible, and drop what else the job's attempts have left. May be repeated.
+    `figures`: by node; None: nobody counts.
 
-    Waits while a committer postpones committables; the committer decides when to give up.
-    Nothing is dropped before all of them have committed.
+    Waits while a committer postpones committables; the committer decides when to give up. Nothing
+    is dropped before all of them have committed.
     """
     by_node: dict[int, list[bytes]] = {}
     for committable in committables:
@@ -302,7 +308,7 @@ def coordinator_failure(name: str, error: BaseException) -> messages.FailureInfo
 
 
 def log_kept_leftovers(job_prefix: str, error: Exception) -> None:
-    """What a connector tells is meant to be read, and its frames are not."""
+    """Log the text of a connector's error, without its stack."""
     if isinstance(error, ExternalError):
         _LOG.warning("job=%s leftovers=KEPT %s: %s", job_prefix, type(error).__name__, error)
     else:

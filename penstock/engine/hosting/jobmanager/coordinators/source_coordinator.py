@@ -63,7 +63,7 @@ class SourceCoordinator:
         self.readers: dict[int, AttemptId] = {}
         self._source = source
         self._around = around
-        self._told_no_more: set[int] = set()
+        self._has_signalled_end: set[int] = set()
         self._past: dict[int, int] = {}
         self._assigned = SplitAssignmentTracker()
         self._context: _EnumeratorContext | None = None
@@ -137,14 +137,15 @@ class SourceCoordinator:
             return
         subtask = request.attempt_id.subtask
         self._register(request.attempt_id)
-        # A reader that was told that there is no more may have ended: it would never read a split that came back meanwhile.
-        if subtask not in self._told_no_more:
+        # A reader that was notified that there are no more splits may have ended: it would never
+        # read a split that came back meanwhile.
+        if subtask not in self._has_signalled_end:
             self.enumerator.handle_split_request(subtask, request.host)
 
-    def handle_event(self, told: messages.SourceEvent) -> None:
+    def handle_event(self, message: messages.SourceEvent) -> None:
         if self.enumerator is not None:
-            self._register(told.attempt_id)
-            self.enumerator.handle_source_event(told.attempt_id.subtask, told.event)
+            self._register(message.attempt_id)
+            self.enumerator.handle_source_event(message.attempt_id.subtask, message.event)
 
     def note_watermark(self, report: messages.ReportedWatermark) -> None:
         """Note a reader's watermark. A reader that was restored with splits may report before it asks for any."""
@@ -177,7 +178,7 @@ class SourceCoordinator:
 
     def _forget(self, subtask: int) -> None:
         former = self.readers.pop(subtask, None)
-        self._told_no_more.discard(subtask)
+        self._has_signalled_end.discard(subtask)
         if former is not None:
             self._past[subtask] = former.attempt
         if self.place.alignment is not None:
@@ -226,7 +227,7 @@ class SourceCoordinator:
     def no_more_splits(self, subtask: int) -> None:
         attempt_id = self.readers.get(subtask)
         if attempt_id is not None:
-            self._told_no_more.add(subtask)
+            self._has_signalled_end.add(subtask)
             self._around.send_to_task(
                 attempt_id, messages.NoMoreSplits(attempt_id, self.place.node_id)
             )

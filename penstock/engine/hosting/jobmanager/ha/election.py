@@ -63,7 +63,7 @@ class Standby:
 
     watch: LeaseWatch = field(default_factory=LeaseWatch)
     lease: Lease | None = None
-    has_told: bool = False
+    has_logged: bool = False
 
 
 def key_of(graph: JobGraph, fixed_job_id: str | None) -> str:
@@ -169,8 +169,8 @@ class Election:
             return None
         standby.lease = lease
         if not standby.watch.may_take(entry.path.name, lease, read_instant().steady_ms):
-            if fresh is not None and not standby.has_told:
-                standby.has_told = True
+            if fresh is not None and not standby.has_logged:
+                standby.has_logged = True
                 self._say(
                     f"job '{lease.job_name}' ({lease.job_id}) is run by driver {lease.owner}; waiting for its "
                     f"end, or for {lease.duration_ms} ms without a sign of life"

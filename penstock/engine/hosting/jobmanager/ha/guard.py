@@ -198,7 +198,7 @@ class LeaseKeeper(JobGuard):
             except LeaseTaken:
                 return
             except OSError:
-                # The leadership was told. It is tried again until the lease is renewed or lost.
+                # The leadership knows. The write is repeated until the lease is renewed or lost.
                 retry = threading.Timer(self._renew_ms / 1000, self._worker.put, (record,))
                 retry.daemon = True
                 retry.start()
@@ -281,7 +281,7 @@ class LeaseKeeper(JobGuard):
     # ------------------------------------------------------------------ the keeper's thread
 
     def _beat(self) -> None:
-        """Renew the lease; the leadership is told how that ended."""
+        """Renew the lease, and report the outcome to the leadership."""
         with contextlib.suppress(LeaseTaken, OSError):
             self.renew()
 

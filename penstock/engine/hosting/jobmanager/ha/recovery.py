@@ -68,7 +68,7 @@ class EndedJob(NotRescalable):
         )
 
 
-def told_of_recovery(claim: Claim) -> str:
+def recovery_text(claim: Claim) -> str:
     graph = claim.job.graph
     what = f"job '{graph.name}' ({graph.job_id}) of driver {claim.former} is taken over"
     if claim.result is not None:

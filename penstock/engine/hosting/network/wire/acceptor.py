@@ -51,7 +51,7 @@ _ANY_STATE: Final = 0xFFFFFFFF
 _ESTABLISHED: Final = 1
 _ANSWER_S: Final = 1.0
 _NOBODY: Final = 65534
-"""How Linux shows a user of another user namespace, unless told otherwise."""
+"""How Linux shows a user of another user namespace by default."""
 
 
 def refusal_of(sock: socket.socket) -> str | None:
@@ -126,7 +126,7 @@ def _overflow_user() -> int:
 
 
 MAX_UNPROVEN: Final = 64
-_MAX_TOLD: Final = 256
+_MAX_REPORTED: Final = 256
 RETRY_S: Final = 0.5
 _END_S: Final = 5.0
 NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -147,16 +147,16 @@ class _Unproven:
 
 @dataclass(slots=True)
 class Complaints:
-    """Logs refused connections, once for each address and for at most `_MAX_TOLD` addresses."""
+    """Logs refused connections, once for each address and for at most `_MAX_REPORTED` addresses."""
 
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
 
     def of(self, address: str, cause: str) -> None:
         """Log the cause, unless the address was logged before."""
-        if address in self._told or len(self._told) >= _MAX_TOLD:
+        if address in self._reported or len(self._reported) >= _MAX_REPORTED:
             return
-        self._told.add(address)
-        _LOG.warning("peer=%s REFUSED cause=%s (told once for each address)", address, cause)
+        self._reported.add(address)
+        _LOG.warning("peer=%s REFUSED cause=%s (logged once for each address)", address, cause)
 
 
 class Acceptor:
@@ -173,9 +173,10 @@ class Acceptor:
         on_broken: Callable[[], None] = lambda: None,
         name: str = "penstock-acceptor",
     ) -> None:
-        """`on_proven`: takes each authenticated connection. Its socket is non-blocking. It is called on
-        the acceptor's thread and must not block. `tickets`: of processes that may register.
-        `on_broken`: told when an error has ended the thread, so that nobody is accepted any more.
+        """`on_proven`: takes each authenticated connection. Its socket is non-blocking. It is
+        called on the acceptor's thread and must not block. `tickets`: of processes that may
+        register. `on_broken`: called when an error has ended the thread, so that no connection is
+        accepted any more.
         """
         self._servers = list(servers)
         self._credentials = credentials
@@ -255,10 +256,10 @@ class Acceptor:
                 self.pause(error)
             return  # Otherwise the peer is gone already.
         sock.setblocking(False)
-        told = address[0] if isinstance(address, tuple) else "a process of this machine"
+        peer = address[0] if isinstance(address, tuple) else "a process of this machine"
         refusal = refusal_of(sock)
         if refusal is not None:
-            self._complaints.of(told, refusal)
+            self._complaints.of(peer, refusal)
             sock.close()
             return
         if len(self._unproven) >= MAX_UNPROVEN:
@@ -267,7 +268,7 @@ class Acceptor:
         if isinstance(address, tuple):
             sock = TlsSocket(sock.detach(), self._context, is_server=True)
             sock.setblocking(False)
-        one = _Unproven(sock, told, time.monotonic() + LIMIT_SECONDS)
+        one = _Unproven(sock, peer, time.monotonic() + LIMIT_SECONDS)
         self._unproven[one] = None
         self._selector.register(sock, selectors.EVENT_READ, one)
 

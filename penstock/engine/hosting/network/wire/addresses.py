@@ -80,20 +80,22 @@ def addresses_of(settings: Settings) -> Addresses:
 
 
 def data_endpoint(
-    driver: tuple[str, int], told: Addresses | None = None, *, bind_host: str | None = None
+    driver: tuple[str, int], addresses: Addresses | None = None, *, bind_host: str | None = None
 ) -> Endpoint:
     """Return a TaskManager's own endpoint. `driver`: the address that it dials. `bind_host`: used
     if none is configured.
 
     Raises: ConfigurationError: this machine has no address in the configured network.
     """
-    told = told or Addresses()
-    host = told.taskmanager_host
+    addresses = addresses or Addresses()
+    host = addresses.taskmanager_host
     if host is None:
         host = bind_host or own_address_towards(*driver)
     elif "/" in host:
         host = own_address_in(host)
-    return Endpoint(told.taskmanager_bind_host or host, told.data_ports, host, told.data_port)
+    return Endpoint(
+        addresses.taskmanager_bind_host or host, addresses.data_ports, host, addresses.data_port
+    )
 
 
 def own_address_towards(host: str, port: int) -> str:
@@ -185,3 +187,11 @@ _BIND_HOST_OF: Final = {
     CONTROL_PORT: JobManagerAddressOptions.BIND_HOST.key,
     DATA_PORT: TaskManagerAddressOptions.BIND_HOST.key,
 }
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine answers to this name or address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

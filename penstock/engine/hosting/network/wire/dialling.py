@@ -101,7 +101,9 @@ def welcomed(sock: socket.socket, context: ssl.SSLContext, first: bytes) -> TlsS
 
 
 def received(sock: socket.socket, size: int) -> bytes:
-    """Read exactly so many bytes. Raises: OSError; AuthenticationError: the other end closes before."""
+    """Read exactly `size` bytes. Raises: OSError; AuthenticationError: the other end
+    closes before.
+    """
     data = b""
     while len(data) < size:
         more = sock.recv(size - len(data))

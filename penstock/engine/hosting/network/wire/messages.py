@@ -38,8 +38,7 @@ _PLAIN: Final = frozenset({
 
 
 class _Reducers(dict[type, Callable[[Any], tuple[type, tuple[Any, ...]]]]):
-    """Tells the pickler how to take our dataclasses and enums apart: class and field values, in
-    order.
+    """How the pickler splits our dataclasses and enums: into class and field values, in order.
 
     The method that frozen dataclasses bring for this is Python code that visits all fields on both
     sides of the wire, three times as slow.

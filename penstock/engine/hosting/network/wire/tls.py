@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar, cast
 
 T = TypeVar("T")
 _PIECE: Final = 1 << 20
-"""So many bytes are encrypted at once; other threads may read or write in between."""
+"""Bytes that are encrypted at once; other threads may read or write in between."""
 _READ_BYTES: Final = 1 << 20
 _HANDSHAKE_BYTES: Final = 1 << 14
 """So much of a peer that has proven nothing is read at once."""
@@ -181,7 +181,7 @@ class TlsSocket(socket.socket):
                 self._flush()
                 self._take_in()
             except ssl.SSLError:
-                with contextlib.suppress(OSError):  # Tells the other end why.
+                with contextlib.suppress(OSError):  # Sends the reason.
                     self._flush()
                 raise
             else:

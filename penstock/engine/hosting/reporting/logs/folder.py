@@ -1,16 +1,18 @@
-"""What can be asked of a log and of the folder that it lies in: the list of files, and pieces of them.
+"""Reads and writes the log files of one folder.
 
-Only plain files of the folder itself are given. Of a name the last component counts, and links are not followed, so that
-nothing outside of the folder can be read. Source: Flink's log handlers of JobManager and TaskManager.
+Readers get the list of files, and pieces of them. Only plain files of the folder itself are given.
+Only the last component of a name counts, and links are not followed, so that nothing outside of the
+folder can be read. Source: Flink's log handlers of JobManager and TaskManager.
 
-RollingFile: a file that lines are added to, and that a new one replaces when it is large.
+RollingFile: a file that lines are appended to, and that a new one replaces when it is large.
 
     x.log  ->  x.log.1  ->  x.log.2 ...
 
-A line is one write to a file that is opened to append, so writers wait for nobody: a finalizer may log in the middle of another
-write, and a thread that ends with the interpreter leaves no lock behind. Source: log4j's RollingFileAppender as Flink configures
-it: it rolls at a size and when a process starts. Differs: the number of kept files bounds the space, and nothing is raised
-where a disk is full.
+A line is one write to a file that is opened to append, so writers wait for nobody: a finalizer may
+log in the middle of another write, and a thread that ends with the interpreter holds no lock.
+Source: log4j's RollingFileAppender as Flink configures it: it rolls at a size and when a process
+starts. Differs: the number of kept files bounds the space, and nothing is raised where a disk is
+full.
 """
 
 from __future__ import annotations
@@ -148,7 +150,7 @@ class LogFolder:
         return messages.LogList(tuple(sorted(found, key=lambda file: file.name)))
 
     def read(self, question: messages.ReadLog) -> messages.LogPiece:
-        """Return a piece of a file; empty behind its end. Raises: NoSuchLog, OSError."""
+        """Return a piece of a file; empty after its end. Raises: NoSuchLog, OSError."""
         path = self._path_of(question)
         try:
             file = os.open(path, _FLAGS)

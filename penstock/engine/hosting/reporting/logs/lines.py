@@ -1,19 +1,19 @@
-"""One line of a log: what it tells, and its two forms.
+"""A line of a log: its content, its two forms, and how repeated lines are folded.
 
-The text is Flink's default layout with the task before the message, and Python's names of levels. The JSON has one object a line, with the job under
-Flink's key `flink-job-id`. Subtasks are counted from 1, as everywhere in texts. Everybody on the driver's machine can read logs by REST, so neither
+The text is Flink's default layout with the task before the message, and Python's names of levels.
+The JSON has one object a line, with the job under Flink's key `flink-job-id`. Subtasks are counted
+from 1, as everywhere in texts. Everybody on the driver's machine can read logs by REST, so neither
 form has credentials.
 
     2026-07-01 10:11:12,345 WARNING my.module [job=1c2f.. operator=Map subtask=3/4 attempt=0] - no price for 'EUR'
 
-Folds lines of a log that repeat: the first is told at once, the others are counted and told together.
+Folding logs the first of several equal lines at once, and counts the others and logs them together.
+It knows no clock and no console. It is used where lines leave a TaskManager, and where the console
+shows the lines of all of them.
 
-Knows no clock and no console. Used where lines leave a TaskManager, and where the console shows those of all of them.
-
-From Python's log records to lines, and the hook that sees every record of a process.
-
-The hook stands before all handlers, so that it sees records however the program configures `logging`: by `basicConfig`,
-`dictConfig` or not at all. It changes no logger, handler or level.
+A hook turns Python's log records into lines. It stands before all handlers, so that it sees records
+however the program configures `logging`: by `basicConfig`, `dictConfig` or not at all. It changes
+no logger, handler or level.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def sameness_of(template: str, *, has_arguments: bool, text: str) -> str:
 
 @dataclass(slots=True)
 class _Repeated:
-    """`last`: the newest of those that were not told yet. `speak_at_ms`: when they are told."""
+    """`last`: the newest of those that were not logged yet. `speak_at_ms`: when they are logged."""
 
     last: LogEvent
     speak_at_ms: int
@@ -68,8 +68,9 @@ class Repeats:
 
 
 class Folding:
-    """Args: window_ms: how long repeats are counted before they are told. grows: a line that goes on repeating is told less
-    and less often. most: how many different lines are known at once; the others are only counted, in `left_out`.
+    """Args: window_ms: how long repeats are counted before they are logged. grows: a line that
+    keeps repeating is logged less and less often. most: how many different lines are known at once;
+    the others are only counted, in `left_out`.
     """
 
     def __init__(self, window_ms: int, *, grows: bool = False, most: int = 1000) -> None:
@@ -80,7 +81,7 @@ class Folding:
         self._known: dict[Hashable, _Repeated] = {}
 
     def take(self, event: LogEvent, now_ms: int) -> bool:
-        """Take a line. Returns: whether it is to be told now, as it is the first of its kind."""
+        """Take a line. Returns: whether to log it now, because it is the first of its kind."""
         key = (event.level, event.logger, event.sameness)
         known = self._known.get(key)
         if known is None:
@@ -98,7 +99,9 @@ class Folding:
         return False
 
     def due(self, now_ms: int, *, is_all: bool = False) -> list[Repeats]:
-        """Return what has repeated and is to be told now. A line without repeats for the time is a new one from then on."""
+        """Return what has repeated and is to be logged now. A line without repeats for this time
+        counts as new from then on.
+        """
         found = []
         for key, known in list(self._known.items()):
             if now_ms < known.speak_at_ms and not is_all:
@@ -149,8 +152,8 @@ def text_of(line: LogLine) -> str:
     """Return the line as text, without a line feed. A message or error of several lines follows as it is."""
     at = _local(line.at_s).strftime("%Y-%m-%d %H:%M:%S")
     millis = int(line.at_s * 1000) % 1000
-    told = without_credentials(f"{line.message}\n{line.error}" if line.error else line.message)
-    return f"{at},{millis:03d} {line.level:<7} {line.logger}{_where(line)} - {told}"
+    text = without_credentials(f"{line.message}\n{line.error}" if line.error else line.message)
+    return f"{at},{millis:03d} {line.level:<7} {line.logger}{_where(line)} - {text}"
 
 
 def json_of(line: LogLine) -> str:
@@ -182,7 +185,9 @@ FORMS: Final[Mapping[str, Callable[[LogLine], str]]] = {"text": text_of, "json":
 
 
 def _where(line: LogLine) -> str:
-    """Return the task of a line. Penstock's own messages begin with their job, which need not be told twice."""
+    """Return the task of a line. Penstock's own messages begin with their job, so it is left out
+    here.
+    """
     place = line.place
     if not place.job_id or line.message.startswith(f"job={place.job_id}"):
         return ""

@@ -40,11 +40,11 @@ def log_settings_of(settings: Settings) -> LogSettings:
     """
     configured = level_of(settings.get(LogOptions.LEVEL))
     root = logging.root.level
-    is_told = settings.is_set(LogOptions.LEVEL) or root in {logging.NOTSET, _PYTHONS_DEFAULT}
+    is_configured = settings.is_set(LogOptions.LEVEL) or root in {logging.NOTSET, _PYTHONS_DEFAULT}
     return LogSettings(
         directory=settings.get(LogOptions.DIR),
         path=settings.get(LogOptions.TASKMANAGER_PATH),
-        level=configured if is_told else root,
+        level=configured if is_configured else root,
         levels=_levels_here(configured),
         form=settings.get(LogOptions.FORMAT),
         max_bytes=settings.get(LogOptions.MAX_SIZE),
@@ -77,7 +77,9 @@ def _levels_here(configured: int) -> tuple[tuple[str, int], ...]:
 
 
 def marked(level: int) -> int:
-    """Return a level that lets the same records pass, and that no program sets: so it can be told from a program's."""
+    """Return a level that lets the same records pass, and that no program sets: so it differs from
+    a program's.
+    """
     return level - 1
 
 

@@ -1,11 +1,10 @@
-"""Metrics of this process by the names of Flink's JVM metrics, with their meaning in Python. For TaskManagers and for the driver.
+"""Metrics of TaskManager and driver processes by the names of Flink's JVM metrics, with their
+meaning in Python.
 
-What an operating system does not tell is left out. Source: Flink MetricUtils.instantiateStatusMetrics
+Metrics that the operating system does not provide are left out. The driver's process has the names
+of Flink's JobManager. The owner of the store records them from time to time: `store.put(place,
+registry.measured(), now_ms)`. Source: Flink MetricUtils.instantiateStatusMetrics
 (docs/guides/metrics.md says what each name means here).
-
-The metrics of the driver's own process, by the names of Flink's JobManager.
-
-Who keeps the store puts them there from time to time: `store.put(place, registry.measured(), now_ms)`. Source: Flink MetricUtils.
 """
 
 from __future__ import annotations
@@ -171,12 +170,12 @@ def machine_memory() -> int:
 
 
 def thread_count() -> int:
-    """Threads of the process, those of libraries too where the system tells them."""
+    """Threads of the process, including those of libraries where the system reports them."""
     return _entries(f"{_PROC}/task") or threading.active_count()
 
 
 def open_files() -> int | None:
-    """Open file descriptors; None: the system does not tell."""
+    """Open file descriptors; None: unknown."""
     return _entries(f"{_PROC}/fd") or None
 
 

@@ -1,6 +1,7 @@
 """The metrics of a TaskManager's process: those of any process, and its network memory. Source: Flink NettyShuffleMetricFactory.
 
-Reports the metrics of a process and of its tasks to the driver: moves rates on every 5 s, and reports when it is due.
+Reports the metrics of a process and of its tasks to the driver: moves rates on every 5 s, and reports when it is due. A new task is reported at
+once, so that nobody waits for an interval until the subtasks of a rescaled job have metrics.
 
 `tick` is called by the loop of the TaskManager, `ended` by the thread of a task that ends. Does not know what is measured.
 Source: Flink MetricQueryService, MetricRegistryImpl; differs: reports by itself, without being asked.
@@ -14,7 +15,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -58,6 +59,7 @@ class MetricReporter:
         self._send = send
         self._update_at: float | None = None
         self._report_at: float | None = None
+        self._reported: dict[Measuring, None] = {}
         self._has_complained = False
         # The driver must get reports in the order in which they were encoded.
         self._lock = threading.Lock()
@@ -72,25 +74,28 @@ class MetricReporter:
             return
         if self._update_at is None or self._report_at is None:
             self._update_at, self._report_at = now_s + UPDATE_S, now_s + self._interval_s
+        known, self._reported = self._reported, dict.fromkeys(tasks())
         if now_s >= self._update_at:
             self._update_at = now_s + UPDATE_S
             self._process.update()
-            for task in tasks():
+            for task in self._reported:
                 self._guarded(task.update)
         if now_s >= self._report_at:
             self._report_at = now_s + self._interval_s
             own = Section(Component.TASKMANAGER, {}, self._process.measured())
-            found = [own]
-            for task in tasks():
-                found += self._guarded(partial(_sections, task)) or ()
-            self._report(found)
+            self._report_tasks(self._reported, own)
+        else:
+            self._report_tasks(one for one in self._reported if one not in known)
 
     def ended(self, task: Measuring) -> None:
         """A task ends: report it for the last time."""
         if self.is_on:
-            self._report(self._guarded(partial(_sections, task)) or ())
+            self._report_tasks((task,))
 
-    def _report(self, sections: Sequence[Section]) -> None:
+    def _report_tasks(self, tasks: Iterable[Measuring], *others: Section) -> None:
+        sections = list(others)
+        for task in tasks:
+            sections += self._guarded(partial(_sections, task)) or ()
         if sections:
             with self._lock:
                 self._send(self._encoder.encode(sections))

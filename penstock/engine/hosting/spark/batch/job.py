@@ -1,13 +1,12 @@
-"""Runs one BATCH job: feeds events to its master and carries out the master's effects.
+"""Runs one BATCH job: feeds events to its master and carries out the master's effects. Implements
 `engine.model.program.JobControl`.
 
 The master has one thread. Each running stage has a further thread, which waits for the host, and
 the commit at the end has one too.
 
-Assigns all splits of a bounded source before its stage starts. Runs user code on the driver.
-
-Each reader asks in turn until it is told that there are no more splits. So an enumerator assigns
-them as in a streaming job whose readers are equally fast.
+All splits of a bounded source are assigned before its stage starts. User code of enumerators and
+committers runs on the driver. Each reader asks in turn until it gets the signal that there are no
+more splits. So an enumerator assigns splits as in a streaming job whose readers are equally fast.
 """
 
 from __future__ import annotations
@@ -171,12 +170,12 @@ class BatchJob(NotRescalable):
         self._outcome: JobOutcome | None = None
         self._interruptible = Interruptible(job.graph.name, self.cancel, self.status)
         self.look = look
-        self._told_status = self._master.status
+        self._logged_status = self._master.status
         self._started_ms = monotonic_ms()
         self._given = _Given()
 
     def start(self) -> None:
-        self._tell(batch.StartBatch())
+        self._on_event(batch.StartBatch())
 
     # ------------------------------------------------------------------ JobControl
 
@@ -203,7 +202,7 @@ class BatchJob(NotRescalable):
         return self._outcome
 
     def cancel(self) -> None:
-        self._tell(batch.CancelBatch())
+        self._on_event(batch.CancelBatch())
 
     def interrupted(self) -> bool:
         return interrupted(self._interruptible)
@@ -301,11 +300,11 @@ class BatchJob(NotRescalable):
                 log_attempt(_LOG, self.job_id, effect)
                 self._observer.observe(effect)
             case messages.JobStatusChanged():
-                log_status(_LOG, self.job_id, self._told_status, effect.status, effect.failure)
-                self._told_status = effect.status
+                log_status(_LOG, self.job_id, self._logged_status, effect.status, effect.failure)
+                self._logged_status = effect.status
                 self._observer.observe(effect)
 
-    def _tell(self, event: batch.BatchEvent) -> None:
+    def _on_event(self, event: batch.BatchEvent) -> None:
         self._feed(lambda: self._master.step(event, monotonic_ms()))
 
     def _commit(self) -> None:
@@ -318,17 +317,17 @@ class BatchJob(NotRescalable):
         except Exception as error:
             # Errors of a file system or a database: the job fails with them.
             failure = failure_of(error)
-        self._tell(batch.ResultsCommitted(failure))
+        self._on_event(batch.ResultsCommitted(failure))
 
     def _print(self) -> None:
         for payload in self._given.collected.pop(PRINT_STREAM, ()):
             lines: list[str] = loads_records(payload)
             write_text(sys.stdout, "\n".join(lines) + "\n")
 
-    def _note(self, vertex_id: VertexId, told: Sequence[Any]) -> Sequence[batch.BatchEffect]:
+    def _note(self, vertex_id: VertexId, records: Sequence[Any]) -> Sequence[batch.BatchEffect]:
         """Take the records that a finished stage has for the driver."""
         effects: list[batch.BatchEffect] = []
-        for one in told:
+        for one in records:
             if isinstance(one, Report):
                 self._given.reports[vertex_id, one.subtask] = one
                 reported = batch.SubtaskReported(vertex_id, one.subtask, one.io)
@@ -362,15 +361,15 @@ class BatchJob(NotRescalable):
         event: batch.BatchEvent
         try:
             result = self._runner.run(self.order_of(stage, ranges))
-            told = list(driver_records(result.for_driver))
-            self._feed(lambda: self._note(stage.vertex_id, told))
+            records = list(driver_records(result.for_driver))
+            self._feed(lambda: self._note(stage.vertex_id, records))
             event = batch.StageFinished(stage.vertex_id, result.bytes_by_partition)
         except StageError as error:
             event = batch.StageFailed(stage.vertex_id, error.failure)
         except Exception as error:
-            # Any error must be told: the master waits for the end of this stage.
+            # Any error must be reported: the master waits for the end of this stage.
             event = batch.StageFailed(stage.vertex_id, failure_of(error))
-        self._tell(event)
+        self._on_event(event)
 
     def order_of(self, stage: Stage, ranges: Sequence[SubpartitionRange] = ()) -> StageOrder:
         """Return what a host needs to run the stage. `ranges`: see `Stage.reads`.
@@ -384,10 +383,10 @@ class BatchJob(NotRescalable):
             if place.vertex_id != stage.vertex_id or not isinstance(source, Source):
                 continue
             if isinstance(source, FrameSource):
-                return StageOrder(stage, orders, reads, (), self._tell, source.frame)
+                return StageOrder(stage, orders, reads, (), self._on_event, source.frame)
             splits = splits_of(source, place.name, place.parallelism)
-            return StageOrder(stage, orders, reads, splits, self._tell)
-        return StageOrder(stage, orders, reads, (), self._tell)
+            return StageOrder(stage, orders, reads, splits, self._on_event)
+        return StageOrder(stage, orders, reads, (), self._on_event)
 
     def _orders(self, stage: Stage) -> Orders:
         graph, vertex = self._job.graph, stage.vertex

@@ -264,8 +264,8 @@ class KeySpool:
                 run.close()
 
     def _run(self, pieces: Iterable[Piece]) -> RecordFile:
-        """Write sorted pieces to disk. Records are small enough that one of each run fits into
-        memory.
+        """Write sorted pieces to disk. Records are small enough that one record of each run fits
+        into memory.
         """
         assert self._folder is not None
         run = RecordFile(*tempfile.mkstemp(prefix="run-", dir=self._folder.name))

@@ -1,22 +1,18 @@
-"""Which vertex runs as which stage, and which reduce partitions of the shuffle its inputs and
-outputs use.
+"""Plans a BATCH job: which vertex runs as which stage, and which reduce partitions of the shuffle
+its inputs and outputs use.
 
 One job vertex is one stage, because all exchanges of a BATCH job are blocking. All shuffles of a
 job have the same number of reduce partitions. Each consumer owns some of them, the same ones in
 every shuffle that it reads, so that Spark can unite several shuffles without shuffling again. A
 vertex of open parallelism owns as many as it may get subtasks; when its parallelism is decided,
 each subtask reads some adjacent ones. A broadcast has one partition, which all subtasks read. The
-last partition of all is for the driver: rows that are collected there, and what sinks want
-committed.
+last partition of all is for the driver: it takes rows that are collected, and what sinks want
+committed. Source: Flink's BATCH execution, whose result partitions are Spark's map outputs here.
+Flink's dynamic graphs also write for the largest parallelism.
 
-Source: Flink's BATCH execution; its result partitions are Spark's map outputs here. Flink's dynamic
-graphs also write for the largest parallelism.
-
-What a subtask of a BATCH job is told, and what it reports at its end. Plain data, shipped by value.
-
-The metrics of one subtask of a BATCH job, which it reports once, when it has finished.
-
-The report goes with the subtask's own, compressed, because a stage may have many subtasks. Source: Flink TaskIOMetricGroup.
+The module also has the orders that a subtask gets, and its report at the end: plain data, shipped
+by value. The report has the subtask's metrics, compressed, because a stage may have many subtasks.
+Source: Flink TaskIOMetricGroup.
 """
 
 from __future__ import annotations
@@ -306,18 +302,18 @@ class StageMetrics:
 @dataclass(frozen=True, slots=True)
 class StageSettings:
     """What the configuration says of all stages. `memory`: bytes of encoded input that a keyed subtask may hold
-    (`execution.sorted-inputs.memory`). `tells_all_frames`: see `failure_info`. `has_user_metrics`: whether functions have metrics.
+    (`execution.sorted-inputs.memory`). `shows_all_frames`: see `failure_info`. `has_user_metrics`: whether functions have metrics.
     """
 
     memory: int = 128 << 20
-    tells_all_frames: bool = False
+    shows_all_frames: bool = False
     reports_metrics: bool = True
     has_user_metrics: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What all subtasks of a stage are told.
+    """The orders that all subtasks of a stage get.
 
     `chain`: a ChainSpec, made by `pickling.serialize`. `outputs`: exchanges by data set. `wholes`:
     the broadcast gates, and how many subtasks write each of them.

@@ -42,15 +42,15 @@ class StageOrder:
     """What a runner needs to run one stage.
 
     `reads`: reduce partitions of each subtask; empty for a source. `splits`: splits of a source by
-    subtask, else empty. `told`: called from any thread with each change of an attempt. `frame`: the
-    DataFrame that the stage reads, or None.
+    subtask, else empty. `report`: called from any thread with each change of an attempt. `frame`:
+    the DataFrame that the stage reads, or None.
     """
 
     stage: Stage
     orders: Orders
     reads: Sequence[Sequence[int]]
     splits: Sequence[Sequence[Any]]
-    told: Callable[[AttemptSeen], None]
+    report: Callable[[AttemptSeen], None]
     frame: Frame | None = None
 
 
@@ -81,14 +81,14 @@ class ThreadRunner:
         stage = order.stage
         vertex_id, made = stage.vertex_id, [list[bytes]() for _ in range(self.plan.partitions)]
         for subtask in range(stage.vertex.parallelism):
-            order.told(AttemptSeen(vertex_id, subtask, 0, ExecutionState.RUNNING))
+            order.report(AttemptSeen(vertex_id, subtask, 0, ExecutionState.RUNNING))
             try:
                 self._run_subtask(order, subtask, made)
             except StageError as error:
                 failed = AttemptSeen(vertex_id, subtask, 0, ExecutionState.FAILED, error.failure)
-                order.told(failed)
+                order.report(failed)
                 raise
-            order.told(AttemptSeen(vertex_id, subtask, 0, ExecutionState.FINISHED))
+            order.report(AttemptSeen(vertex_id, subtask, 0, ExecutionState.FINISHED))
         self._shuffled[vertex_id] = made
         sizes = tuple(sum(map(len, records)) for records in made)
         return StageResult(sizes, made[self.plan.driver_partition])
@@ -112,7 +112,7 @@ class ThreadRunner:
                 if stage.vertex_id in self._canceled:
                     break
         except Exception as error:  # As on Spark, an error of a subtask fails the stage.
-            failure = failure_of(error, is_full=order.orders.settings.tells_all_frames)
+            failure = failure_of(error, is_full=order.orders.settings.shows_all_frames)
             raise StageError(failure) from error
         if stage.vertex_id in self._canceled:
             raise StageError(FailureInfo("JobCancelled", "the stage was cancelled"))

@@ -28,8 +28,8 @@ class SubtaskFailed(Exception):
     """
 
     def __init__(self, failure: FailureInfo) -> None:
-        told = json.dumps({"kind": failure.kind, "is_user_code": failure.is_user_code})
-        super().__init__(f"\n{_BEGIN}\n{failure.text}\n{_END} {told}\n")
+        note = json.dumps({"kind": failure.kind, "is_user_code": failure.is_user_code})
+        super().__init__(f"\n{_BEGIN}\n{failure.text}\n{_END} {note}\n")
 
 
 def run(
@@ -37,24 +37,24 @@ def run(
     subtask: int,
     attempt: int,
     records: Iterator[bytes],
-    tell_aside: Callable[[bytes], None] | None,
+    send_to_driver: Callable[[bytes], None] | None,
 ) -> Iterator[bytes]:
     """See `spark_task.run_subtask`.
 
-    `orders`: pickled by the driver, and authenticated by Spark. `tell_aside`: takes the record for
+    `orders`: pickled by the driver, and authenticated by Spark. `send_to_driver`: takes the record for
     the driver; None: it is yielded with the others.
     """
     stage: Orders = pickle.loads(orders)
     for partition, record in _records(stage, subtask, attempt, records):
-        if tell_aside is not None and partition == stage.driver_partition:
-            tell_aside(record)
+        if send_to_driver is not None and partition == stage.driver_partition:
+            send_to_driver(record)
             continue
         yield _KEY.pack(partition)
         yield record
 
 
 def frames(
-    orders: bytes, subtask: int, attempt: int, records: Iterator[bytes], _tell_aside: None
+    orders: bytes, subtask: int, attempt: int, records: Iterator[bytes], _send_to_driver: None
 ) -> Iterator[bytes]:
     """Yield the Arrow messages of the stage whose result becomes a DataFrame. Arguments: see `run`."""
     for partition, record in _records(pickle.loads(orders), subtask, attempt, records):
@@ -63,16 +63,16 @@ def frames(
 
 
 def _records(
-    told: Orders, subtask: int, attempt: int, records: Iterator[bytes]
+    orders: Orders, subtask: int, attempt: int, records: Iterator[bytes]
 ) -> Iterator[tuple[int, bytes]]:
     os.environ[VARIABLE] = sys.executable
     try:
         check_here()
-        yield from BatchTask(told, subtask, attempt, records).run()
+        yield from BatchTask(orders, subtask, attempt, records).run()
     except Exception as error:  # Any error: Spark must pass on our own text.
-        where = f"  in task:     {told.vertex_name} ({subtask + 1}/{told.parallelism}), attempt {attempt}"
+        where = f"  in task:     {orders.vertex_name} ({subtask + 1}/{orders.parallelism}), attempt {attempt}"
         raise SubtaskFailed(
-            failure_of(error, where, is_full=told.settings.tells_all_frames)
+            failure_of(error, where, is_full=orders.settings.shows_all_frames)
         ) from None
 
 
@@ -82,5 +82,5 @@ def failure_in(text: str) -> FailureInfo | None:
     end = text.find(_END, begin)
     if begin < 0 or end < 0:
         return None
-    told, _ = json.JSONDecoder().raw_decode(text[end + len(_END) :].lstrip())
-    return FailureInfo(told["kind"], text[begin + len(_BEGIN) : end].strip(), told["is_user_code"])
+    note, _ = json.JSONDecoder().raw_decode(text[end + len(_END) :].lstrip())
+    return FailureInfo(note["kind"], text[begin + len(_BEGIN) : end].strip(), note["is_user_code"])

@@ -66,7 +66,7 @@ class SparkAttempts:
         self._vertices: dict[int, VertexId] = {}
         self._stages: dict[int, VertexId | None] = {}
         self._numbers: dict[_Subtask, dict[int, int]] = defaultdict(dict)
-        self._told: dict[int, ExecutionState] = {}
+        self._reported: dict[int, ExecutionState] = {}
 
     def expect(self, vertex_id: VertexId, rdd: int) -> None:
         """Stages that compute this RDD belong to the vertex."""
@@ -121,19 +121,23 @@ class SparkAttempts:
 
     def _seen_in(self, stage_id: int, vertex_id: VertexId) -> list[AttemptSeen]:
         found: list[AttemptSeen] = []
-        told_of: dict[int, ExecutionState] = {}
+        news: dict[int, ExecutionState] = {}
         store = self._store()
         newest = int(store.lastStageAttempt(stage_id).attemptId())
         for stage_attempt in range(newest + 1):
             tasks = store.taskList(stage_id, stage_attempt, _MOST_TASKS)
             known = [tasks.apply(place) for place in range(tasks.size())]
             for task_id, data in sorted(((int(one.taskId()), one) for one in known), key=_first):
-                told = self._told.get(task_id)
-                seen = None if told and told.is_terminal else self._seen(vertex_id, task_id, data)
-                if seen is not None and seen.state is not told:
+                reported = self._reported.get(task_id)
+                seen = (
+                    None
+                    if reported and reported.is_terminal
+                    else self._seen(vertex_id, task_id, data)
+                )
+                if seen is not None and seen.state is not reported:
                     found.append(seen)
-                    told_of[task_id] = seen.state
-        self._told |= told_of
+                    news[task_id] = seen.state
+        self._reported |= news
         return found
 
     def _seen(self, vertex_id: VertexId, task_id: int, data: Any) -> AttemptSeen | None:
@@ -269,13 +273,13 @@ class SparkRunner:
         if outcome.isFailure():
             raise self._failed(stage, _text_of(outcome.failed().get()))
         # Fetched as one text, because reading each number would be a separate call to the JVM.
-        told_sizes = jvm.java.util.Arrays.toString(outcome.get().bytesByPartitionId())
-        sizes = tuple(json.loads(told_sizes))
+        listed_sizes = jvm.java.util.Arrays.toString(outcome.get().bytesByPartitionId())
+        sizes = tuple(json.loads(listed_sizes))
         self._shuffles[stage.vertex_id] = shuffled
         if aside is not None:
             return StageResult(sizes, aside.value)
-        told = self._read((shuffled,), ((self._plan.driver_partition,),)).collect()
-        return StageResult(sizes, [bytes(one) for one in told])
+        reported = self._read((shuffled,), ((self._plan.driver_partition,),)).collect()
+        return StageResult(sizes, [bytes(one) for one in reported])
 
     def _shuffled(self, body: RDD[bytes]) -> JavaObject:
         """Return the stage's shuffle. Spark runs it when it is submitted, or when a reader needs
@@ -296,7 +300,7 @@ class SparkRunner:
 
         def watch() -> None:
             while not is_over.wait(_WATCH_S):
-                self._attempts.look(group, order.told)
+                self._attempts.look(group, order.report)
                 if order.stage.vertex_id in self._canceled:
                     self.cancel(order.stage.vertex_id)
 
@@ -307,7 +311,7 @@ class SparkRunner:
         finally:
             is_over.set()
             thread.join()
-            self._attempts.look_at_last(group, order.told)
+            self._attempts.look_at_last(group, order.report)
 
     # ------------------------------------------------------------------ what a stage reads and runs
 
@@ -337,7 +341,7 @@ class SparkRunner:
         read = self._read(shuffles, order.reads)
         # Spark gives the blocks of several tasks in any order, and the result of a subtask depends
         # on that order. A repeated subtask gives a different result, and a reader must not mix the
-        # two. The `sample` of all records tells Spark so; Spark then repeats the whole stage.
+        # two. Because of the `sample` of all records, Spark repeats the whole stage.
         makers = sum(_makers_of(shuffle) for shuffle in shuffles)
         return read if makers == 1 else self._rdd(read._jrdd.sample(False, 1.0, 0))
 
@@ -378,7 +382,7 @@ class SparkRunner:
     def _failed(self, stage: Stage, text: str) -> StageError:
         failure = self._failure(stage, text)
         is_over = stage.vertex_id in self._canceled or failure.is_user_code
-        if not is_over and any(told in text for told in _CANNOT_GO_ON):
+        if not is_over and any(reported in text for reported in _CANNOT_GO_ON):
             return _CannotGoOn(failure)
         return StageError(failure)
 

@@ -58,12 +58,14 @@ DIAL_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position after so many batches of a partition. `checksum`: CRC-32 of their messages, one after the other."""
+    """A position after a number of batches of a partition. `checksum`: CRC-32 of their messages,
+    one after the other.
+    """
 
     batches: int = 0
     checksum: int = 0
 
-    def behind(self, message: bytes | bytearray) -> Position:
+    def after(self, message: bytes | bytearray) -> Position:
         return Position(self.batches + 1, zlib.crc32(message, self.checksum))
 
     def packed(self) -> bytes:
@@ -203,9 +205,9 @@ class FeedStream:
         self._acceptor = Acceptor(
             [listener], credentials, ROLE_FEED, accepted, name="penstock-feeders"
         ).start()
-        told = {"partition": partition, "host": endpoint.dialled_host, "port": port}
+        request = {"partition": partition, "host": endpoint.dialled_host, "port": port}
         with closed_on_error(self):
-            self._driver.send(OPEN, json.dumps(told).encode())
+            self._driver.send(OPEN, json.dumps(request).encode())
 
     def next(self) -> bytearray | None:
         """Return the next message. None: the partition has ended (`is_over`), or `wake` is readable."""
@@ -247,18 +249,18 @@ class FeedStream:
             self._drop_feeder()
             return None
         if kind == BATCH:
-            self.position = self.position.behind(payload)
+            self.position = self.position.after(payload)
             return payload
         if kind == END and Position.unpacked(payload) == self.position:
             self._finish(feeder)
             return None
         assert kind in {END, DIFFERS}
-        told = Position.unpacked(payload)
+        stated = Position.unpacked(payload)
         raise FeedDiffers(
             f"partition {self._partition} of the DataFrame has changed since it was first "
             f"read: after {self.position.batches} batches the checksum was "
-            f"{self.position.checksum:08x}, now it is {told.checksum:08x} after "
-            f"{told.batches} batches. Its rows come in another order each time, or its files "
+            f"{self.position.checksum:08x}, now it is {stated.checksum:08x} after "
+            f"{stated.batches} batches. Its rows come in another order each time, or its files "
             "have changed. Write it with df.write.parquet(...) and read that, or set "
             "execution.checkpointing.dir, so that partitions are kept there."
         )

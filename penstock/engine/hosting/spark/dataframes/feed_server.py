@@ -85,7 +85,7 @@ class FeedServer:
             self._cancel(group)
 
     def place_for_reader(self) -> FeedPlace:
-        """Return what one reader is told: each has a ticket of its own."""
+        """Return the address and the ticket for one reader; each reader has its own ticket."""
         return FeedPlace(*self._address, self._tickets.new(), self._readers)
 
     def _accepted(self, proven: Proven) -> None:
@@ -101,7 +101,7 @@ class FeedServer:
             if kind == OPEN:
                 self._feed(link, json.loads(payload))
 
-    def _feed(self, link: FeedSocket, told: dict[str, Any]) -> None:
+    def _feed(self, link: FeedSocket, request: dict[str, Any]) -> None:
         with self._lock:
             self._orders += 1
             group = f"{self._group}-{self._orders}"
@@ -111,7 +111,7 @@ class FeedServer:
 
         def run() -> None:
             try:
-                self._run(group, told)
+                self._run(group, request)
             except Exception as error:  # Any error of Spark is reported to the reader.
                 outcome.append(error)
             finally:
@@ -131,20 +131,20 @@ class FeedServer:
             if not outcome:
                 link.send(COUNTED)
             elif not self._is_closed:
-                what = f"partition {told['partition']} of {self._name}"
+                what = f"partition {request['partition']} of {self._name}"
                 link.send(FAILED, f"Spark has given up {what}: {outcome[0]}".encode())
         finally:
             ended.close()
             with self._lock:
                 self._running.discard(group)
 
-    def _run(self, group: str, told: dict[str, Any]) -> None:
-        partition = int(told["partition"])
+    def _run(self, group: str, request: dict[str, Any]) -> None:
+        partition = int(request["partition"])
         what = f"{self._name}: partition {partition}"
         self._context.setJobGroup(group, what, interruptOnCancel=True)
         # It is valid until it is withdrawn: Spark may try the task again.
         ticket = self._tickets.new(admits=None)
-        order = (told["host"], told["port"], self._address, ticket.to_plain())
+        order = (request["host"], request["port"], self._address, ticket.to_plain())
         body = self._messages.mapPartitions(
             feed_body(self._archives, order), preservesPartitioning=True
         )

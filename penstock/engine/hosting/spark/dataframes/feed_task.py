@@ -22,14 +22,14 @@ def feed_partition(
 
 
 def spool_partition(
-    archives: Archives, told: tuple[str, int, Any], messages: Iterable[bytes]
+    archives: Archives, arguments: tuple[str, int, Any], messages: Iterable[bytes]
 ) -> Iterator[None]:
     """Write a partition to a file.
 
-    `told`: folder, partition, accumulator of (partition, name, bytes). Spark counts each finished
-    task once in the accumulator.
+    `arguments`: folder, partition, accumulator of (partition, name, bytes). Spark counts each
+    finished task once in the accumulator.
     """
-    folder, partition, written = told
+    folder, partition, written = arguments
     spool = import_shipped(archives, "penstock.engine.hosting.spark.dataframes.spool")
     file = spool.write_partition(folder, partition, messages)
     written.add([(partition, file.name, file.bytes)])

@@ -56,7 +56,7 @@ def _send(link: FeedSocket, begin: Position, messages: Iterable[bytes]) -> bool:
         if at.batches == begin.batches and at.checksum != begin.checksum:
             break
         is_new = at.batches >= begin.batches
-        at = at.behind(message)
+        at = at.after(message)
         if is_new:
             link.send(BATCH, message)
     if at.batches < begin.batches or (at.batches == begin.batches and at != begin):

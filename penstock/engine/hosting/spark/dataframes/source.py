@@ -303,8 +303,8 @@ class FrameSplitReader(SplitReader):
         message = self._stream.next()
         if message is not None:
             batch = self._decoder.batch(message)
-            behind = replace(split, position=self._stream.position)
-            return Fetched([SplitBatch(batch, split.partition, behind)])
+            moved = replace(split, position=self._stream.position)
+            return Fetched([SplitBatch(batch, split.partition, moved)])
         self._forget_wakes()
         if not self._stream.is_over:
             return Fetched()

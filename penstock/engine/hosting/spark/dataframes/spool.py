@@ -39,7 +39,7 @@ def write_partition(folder: str, partition: int, messages: Iterable[bytes]) -> S
         for message in messages:
             sink.write(_LENGTH.pack(len(message)))
             sink.write(message)
-            at = at.behind(message)
+            at = at.after(message)
             size += _LENGTH.size + len(message)
         end = _LENGTH.pack(0) + at.packed()
         sink.write(end)
@@ -72,12 +72,12 @@ class SpoolStream:
         (size,) = _LENGTH.unpack(self._take(_LENGTH.size))
         if not size:
             self.is_over = True
-            told = Position.unpacked(self._take(len(self.position.packed())))
-            if told != self.position:
-                self._damaged(told)
+            stated = Position.unpacked(self._take(len(self.position.packed())))
+            if stated != self.position:
+                self._damaged(stated)
             return None
         message = self._take(size)
-        self.position = self.position.behind(message)
+        self.position = self.position.after(message)
         return message
 
     def close(self) -> None:
@@ -90,7 +90,9 @@ class SpoolStream:
         return bytes(self._block[begin : self._at])
 
     def _read(self, least: int) -> None:
-        """Read the next block of at least so many bytes, and append it to the rest of the one before."""
+        """Read the next block of at least `least` bytes, and append it to the rest of the one
+        before.
+        """
         rest = bytes(self._block[self._at :])
         wanted = min(max(_BLOCK, least - len(rest)), self._file.bytes - self._offset)
         read = self._files.read(self._path, self._offset, wanted)

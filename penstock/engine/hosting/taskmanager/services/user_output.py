@@ -1,7 +1,8 @@
-"""Sends what user functions write to stdout and stderr to the driver, with the operator's name, and to the log.
+"""Sends what user functions write to stdout and stderr to the driver, with the operator's name, and
+to the log.
 
-Installed only in a TaskManager's own process. In a MiniCluster the console is the user's own. What a handler of `logging`
-writes is not sent if the driver is told the record itself.
+Installed only in a TaskManager's own process. In a MiniCluster the console is the user's own. What
+a handler of `logging` writes is not sent if the driver gets the record itself.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MAX_MESSAGE: Final = 1 << 20
 """Characters of one message, so that what a function prints fits a control message, however much it is."""
 
 Where = Callable[[], tuple[AttemptId | None, str]]
-TOLD_FROM: Final = logging.WARNING
+SENT_FROM: Final = logging.WARNING
 """Records from this level on go to the driver as records, so that what handlers make of them does not."""
 
 
@@ -88,7 +89,7 @@ class RoutedStream(io.TextIOBase):
             with uninterruptible():
                 is_logged = record is not None
                 self._log.printed(part + "\n", is_error=self._is_error, is_logged=is_logged)
-                if record is None or record.levelno < TOLD_FROM:
+                if record is None or record.levelno < SENT_FROM:
                     self._send(UserOutput(attempt_id, operator, part, self._is_error))
 
     def flush(self) -> None:

@@ -122,7 +122,7 @@ class _EventLoop:
         self._loop.call_soon_threadsafe(self._cancel, number)
 
     def close(self) -> None:
-        """Cancel all calls. A call that does not end is left behind."""
+        """Cancel all calls. A call that does not end is abandoned."""
         self._loop.call_soon_threadsafe(self._is_over.set)
         self._thread.join(CLOSE_TIMEOUT_S)
 

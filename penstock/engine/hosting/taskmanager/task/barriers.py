@@ -1,4 +1,4 @@
-"""Connects a task to checkpoints: what handles its barriers, and who is told about them.
+"""Connects a task to checkpoints: what handles its barriers, and who is notified of them.
 
 Source: Flink InputProcessorUtil.createCheckpointBarrierHandler.
 """
@@ -50,7 +50,9 @@ def notice_priority(attempt: TaskAttempt) -> None:
 
 
 def read_announcements(attempt: TaskAttempt) -> None:
-    """A barrier waits in a queue behind data. Its timeout begins now, whatever the task is doing. Any thread."""
+    """A barrier waits in a queue after data. Its timeout begins now, whatever the task is doing.
+    Any thread.
+    """
     attempt.mail_to_built(
         lambda built: built.read_announcements(), "a barrier is announced", MAX_PRIORITY
     )
@@ -76,13 +78,13 @@ class OutputBarriers:
             )
         return PartitionHooks(
             self.attempt.processor.notify_output,
-            self._tell_read_whole,
+            self._notify_read_whole,
             self.in_flight.of_edge(edge) if output.may_be_overtaken else None,
             output.may_be_overtaken,
             producer,
         )
 
-    def _tell_read_whole(self) -> None:
+    def _notify_read_whole(self) -> None:
         """Wake the task: it takes checkpoints until its consumers have read its last record, and
         may now be able to end.
         """

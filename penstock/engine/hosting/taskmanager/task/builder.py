@@ -184,11 +184,11 @@ class BuiltTask:
         so the reader's must not have them.
         """
         source = self._source_input()
-        self.task.checkpoints.behind(lambda: source.add_splits(splits))
+        self.task.checkpoints.run_after(lambda: source.add_splits(splits))
 
     def no_more_splits(self) -> None:
         source = self._source_input()
-        self.task.checkpoints.behind(source.reader.notify_no_more_splits)
+        self.task.checkpoints.run_after(source.reader.notify_no_more_splits)
 
     def allow_watermark(self, watermark_ms: int) -> None:
         if isinstance(self.task.input, SourceInput):  # A finished source has no SourceInput.

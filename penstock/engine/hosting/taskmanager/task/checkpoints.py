@@ -1,23 +1,20 @@
-"""Checkpoints of one task: triggers and ends come as mails, snapshots are written outside the task's thread.
+"""Checkpoints of one task: triggers and ends come as mails, snapshots are written outside the
+task's thread.
 
 The mailbox thread hands over a frozen snapshot and continues. When the data in flight is there too,
-a writing thread serialises it, writes the files, and tells the driver. A snapshot that cannot be
-written is declined; the job keeps its last checkpoint. Source: Flink
-SubtaskCheckpointCoordinatorImpl, AsyncCheckpointRunnable (docs/spec/checkpoints.md#in-a-task).
+a writing thread serialises it, writes the files, and notifies the driver. A snapshot that cannot be
+written is declined; the job keeps its last checkpoint. A snapshot that is not finished is frozen,
+waits for data in flight, or is being written. Thread-safe. Source: Flink
+SubtaskCheckpointCoordinatorImpl (checkpoints, abortedCheckpointIds), AsyncCheckpointRunnable
+(docs/spec/checkpoints.md#in-a-task).
 
-The snapshots of one task that are not finished: frozen, waiting for data in flight, or being
-written.
-
-Source: Flink AsyncCheckpointRunnable, SubtaskCheckpointCoordinatorImpl (checkpoints,
-abortedCheckpointIds). Thread-safe.
-
-State that one attempt leaves to others, and takes from others, without the checkpoint directory.
-
-At a handover each task writes its snapshot to the checkpoint directory. Its TaskManager keeps the same bytes in memory, as far
-as there is room, and the handles say so. A task that begins with such a handle takes them from its own TaskManager, or asks
-the other one, and checks them like those of a file. If that one is gone, does not keep them any more or does not answer
-in time, the file is read (docs/spec/elasticity.md#handover). The file is read, too, if it has a path and was written on
-this machine: what was just written is in memory still, and costs a third of what a connection costs.
+At a handover each task writes its snapshot to the checkpoint directory. Its TaskManager keeps the
+same bytes in memory, as far as there is room, and the handles say so. A task that begins with such
+a handle takes the bytes from its own TaskManager, or asks the other TaskManager, and checks them
+like those of a file. If that TaskManager is gone, does not keep them any more or does not answer in
+time, the file is read (docs/spec/elasticity.md#handover). The file is read, too, if it has a path
+and was written on this machine: what was just written is in memory still, and costs a third of what
+a connection costs.
 """
 
 from __future__ import annotations
@@ -244,7 +241,7 @@ class Handover:
         receiver = StateReceiver(handle.size)
         request = messages.StateRequest(handle.path, handle.offset)
         plane.consumers.request_state(holder, request, receiver)
-        data = receiver.take(PATIENCE_S, self._attempt.check_goes_on)
+        data = receiver.take(PATIENCE_S, self._attempt.check_continues)
         if data is not None and zlib.crc32(data) == handle.checksum:
             return data
         # The next part would most likely cost the same time.
@@ -388,7 +385,7 @@ class TaskCheckpoints:
 
         Raises: CheckpointDamaged, naming the file; CheckpointIoError; CancelSignal.
         """
-        self._attempt.check_goes_on()
+        self._attempt.check_continues()
         data = self._handover.read(handle)
         if data is None and self._copies is not None:
             data = self._copies.read(handle)
@@ -464,8 +461,8 @@ class TaskCheckpoints:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is being written, so that the driver has been told everything. Snapshots that wait for data in flight do not
-        count: when the task ends, that data never comes.
+        """Whether nothing is being written, so that all reports to the driver are sent. Snapshots
+        that wait for data in flight do not count: when the task ends, that data never comes.
         """
         return not self.under_way.is_any_submitted
 

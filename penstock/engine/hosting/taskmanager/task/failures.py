@@ -45,7 +45,7 @@ def not_started(deployment: TaskDeployment) -> TaskStateChanged:
 
 
 def user_failure(error: UserCodeError, where: str, is_full: bool) -> str:
-    """Return the text of a user's error. `where`: a line that tells the task."""
+    """Return the text of a user's error. `where`: a line that names the task."""
     _LOG.info("a user function failed\n%s\n%s", where, error.frames)
     text = f"{error}\n{where}" if where else str(error)
     return f"{text}\n  all frames:\n{error.frames}" if is_full and error.frames else text

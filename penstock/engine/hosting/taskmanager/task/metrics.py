@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,15 +31,18 @@ from penstock.engine.hosting.taskmanager.task.ports import TaskAttempt
 from penstock.engine.metrics.registry import Histogram, LongestTime, Registry
 from penstock.engine.metrics.report_format import Section
 from penstock.engine.metrics.scopes import Component
-from penstock.engine.model.messages import TaskIo
+from penstock.engine.model.messages import FrequentKey, RecentFigures, TaskIo
 from penstock.engine.model.metrics import Groups, counter, gauge
 from penstock.engine.model.states import ExecutionState
+from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.engine.runtime.elements import MIN_WATERMARK
 from penstock.engine.runtime.network.gate.remote_channel import RemoteInputChannel
 from penstock.engine.runtime.network.gate.single import SingleInputGate
 from penstock.engine.runtime.network.partition.pipelined import PipelinedSubpartition
 from penstock.engine.runtime.network.partition.result_partition import ResultPartition
+from penstock.engine.runtime.network.partitioner import Hash
 from penstock.engine.runtime.task.mailbox import MIN_PRIORITY, MailboxClosed, MailboxProcessor
+from penstock.engine.runtime.task.outputs import OutputWriter, PartitionWriter
 from penstock.engine.runtime.task.time_gauge import (
     RECENT_NS,
     RECENT_UPDATE_NS,
@@ -412,7 +415,21 @@ def add_checkpoint_metrics(registry: Registry, checkpoints: TaskCheckpoints) -> 
 
 
 _LOGGER: Final = logging.getLogger(__name__)
+_MOST_OF_KEY: Final = 80
 _ALIVE: Final = frozenset({ExecutionState.INITIALIZING, ExecutionState.RUNNING})
+
+
+def frequent_keys(outputs: Iterable[OutputWriter]) -> tuple[FrequentKey, ...]:
+    """Return the most frequent keys of the batches that keyed outputs sampled last, and have them sample their next ones."""
+    found = []
+    for output in outputs:
+        if isinstance(output, PartitionWriter) and isinstance(output.partitioner, Hash):
+            data_set_id = output.partition.partition_id.partition_id.data_set_id
+            for one in output.partitioner.sample:
+                key = bounded_repr(one.key, _MOST_OF_KEY)
+                found.append(FrequentKey(data_set_id, one.channel, key, one.count, one.records))
+            output.partitioner.is_sampled = True
+    return tuple(found)
 
 
 class TaskMetrics:
@@ -521,7 +538,8 @@ class TaskMetrics:
         spent = self._spent_until_beat
         spent.measure()
         remote_in, remote_out = built.remote_bytes()
-        records_in = task.input.records_in
+        # A record counts when an operator takes it, as in Flink: a batch that waits for a full output was read, but not taken.
+        records_in = max(0, task.input.records_in - task.slices.rows_left)
         records_out = sum(output.records_out for output in task.outputs)
         bytes_in, bytes_out = built.bytes_in, self._network.bytes_out()
         rates = self._flows.update(self._times.now_ns, records_in, records_out, bytes_in, bytes_out)
@@ -535,14 +553,11 @@ class TaskMetrics:
             busy_ms=spent.busy_ms,
             idle_ms=spent.idle_ms,
             backpressured_ms=spent.blocked_ms,
-            busy_ms_per_s=spent.shares.busy,
-            idle_ms_per_s=spent.shares.idle,
-            backpressured_ms_per_s=spent.shares.backpressured,
-            records_in_per_s=rates[0],
-            records_out_per_s=rates[1],
-            bytes_in_per_s=rates[2],
-            bytes_out_per_s=rates[3],
-            watermark_ms=task.told_watermark_ms,
+            recent=RecentFigures(
+                spent.shares.busy, spent.shares.idle, spent.shares.backpressured, *rates
+            ),
+            frequent_keys=frequent_keys(task.outputs),
+            watermark_ms=task.reported_watermark_ms,
             late_records_dropped=task.chain.late_records_dropped,
             buffers_in=built.buffers_in,
             buffers_out=built.buffers_out,

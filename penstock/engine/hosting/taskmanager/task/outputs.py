@@ -136,7 +136,7 @@ class DriverWriter:
 
     @property
     def row_limit(self) -> None:
-        """Nothing limits it: no barrier waits behind what goes to the driver."""
+        """No limit: no barrier waits for what is sent to the driver."""
         return None
 
     @property

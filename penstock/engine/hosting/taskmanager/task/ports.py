@@ -97,7 +97,7 @@ class TaskAttempt(OperatorCalls, Protocol):
     def mail_to_operator(
         self, operator: str, priority: int, action: Callable[[], None]
     ) -> None: ...
-    def check_goes_on(self) -> None:
+    def check_continues(self) -> None:
         """Raises: CancelSignal: the task was cancelled or failed from outside."""
 
     def check_is_mine(self) -> None:

@@ -33,7 +33,7 @@ from penstock.engine.runtime.state.snapshot import (
     Pieces,
     StateInfo,
 )
-from penstock.engine.runtime.state.snapshot_reader import Beside, read_operator
+from penstock.engine.runtime.state.snapshot_reader import OtherParts, read_operator
 from penstock.engine.runtime.task.stream_task import StreamTask
 
 # ---------------------------------------------------------------------- restore in flight
@@ -172,7 +172,11 @@ def restore_task(
         return
     checkpoint.begin_with(restore.checkpoint_id)
     read = checkpoint.read
-    pieces = Beside.READ_AGAIN if attempt.host.task_settings.state_backend.is_rocks else Beside.HELD
+    pieces = (
+        OtherParts.READ_AGAIN
+        if attempt.host.task_settings.state_backend.is_rocks
+        else OtherParts.HELD
+    )
     states = _read_states(deployment, restore, read, pieces)
     for state in states.values():
         in_hand = state.lists.pop(IN_HAND, None)
@@ -183,7 +187,7 @@ def restore_task(
 
 
 def _read_states(
-    deployment: TaskDeployment, restore: TaskRestore, read: _Read, pieces: Beside
+    deployment: TaskDeployment, restore: TaskRestore, read: _Read, pieces: OtherParts
 ) -> Mapping[str, OperatorSnapshot]:
     """Return the states by uid. Keyed state is read later, when its operator takes it."""
     groups = groups_of(deployment)

@@ -117,8 +117,8 @@ class FetcherThread:
             return None
 
     def close(self) -> None:
-        """Make the thread close the reader and end. A fetch that does not wake up is left behind,
-        and the thread closes the reader later.
+        """Make the thread close the reader and end. A fetch that does not wake up is abandoned, and
+        the thread closes the reader later.
         """
         with self._changed:
             self._is_closed = True
@@ -216,7 +216,7 @@ class SourceInput:
         host: SourceHost,
         calls: OperatorCalls = UNWATCHED,
     ) -> None:
-        """`calls`: told when the reader's code runs."""
+        """`calls`: gets a call when the reader's code runs."""
         self._operator = operator
         self._host = host
         self._spec = spec

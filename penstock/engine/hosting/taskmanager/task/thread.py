@@ -332,7 +332,7 @@ class TaskThread(TaskAttempt):
                 self.waker.wait(MAX_WAIT_S)
             self.progress += 1
 
-    def check_goes_on(self) -> None:
+    def check_continues(self) -> None:
         """Raises: CancelSignal: the task was cancelled or failed from outside. For long work on its thread."""
         if self.state in {ExecutionState.CANCELING, ExecutionState.FAILED}:
             raise CancelSignal
@@ -365,7 +365,7 @@ class TaskThread(TaskAttempt):
 
     def _describe(self, error: BaseException) -> FailureInfo:
         where = _place_of(self.deployment)
-        return failure_info(error, where, is_full=self.host.task_settings.tells_all_frames)
+        return failure_info(error, where, is_full=self.host.task_settings.shows_all_frames)
 
     def interrupt(self) -> None:
         """Raise CancelSignal inside a user function that has not returned since the cancel. Any thread."""
@@ -392,9 +392,10 @@ class TaskThread(TaskAttempt):
             raise _used_elsewhere(self._thread)
 
 
-def _place_of(told: TaskDeployment) -> str:
-    subtask = f"{told.attempt_id.subtask + 1}/{told.parallelism}"
-    return f"  in task:     {told.vertex_name} ({subtask}), attempt {told.attempt_id.attempt}"
+def _place_of(deployment: TaskDeployment) -> str:
+    subtask = f"{deployment.attempt_id.subtask + 1}/{deployment.parallelism}"
+    attempt = deployment.attempt_id.attempt
+    return f"  in task:     {deployment.vertex_name} ({subtask}), attempt {attempt}"
 
 
 def _used_elsewhere(own: threading.Thread) -> UserError:

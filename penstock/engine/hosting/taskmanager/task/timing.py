@@ -1,4 +1,4 @@
-"""The clocks of a task, and its pace: what its producers are told about how fast it is.
+"""The clocks of a task, and its speed, which limits how many records its producers send ahead.
 
 Source: Flink StreamTask.setupBuffersDebloat, as far as it decides who takes part.
 """

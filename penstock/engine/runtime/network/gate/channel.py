@@ -100,7 +100,7 @@ class InputChannel(ABC):
         """Go on after an element that blocked the channel."""
 
     def acknowledge_all_records(self) -> None:
-        """Tell the producer that its last record was read."""
+        """Notify the producer that its last record was read."""
 
     def send_task_event(self, event: Any) -> None:
         """Send an event to the producer, against the direction of the data."""
@@ -109,7 +109,9 @@ class InputChannel(ABC):
         """Ask the producer for buffers of at most this size from now on."""
 
     def announce_row_limit(self) -> None:
-        """Tell the producer how many records may wait from now on: `gate.context.in_flight`."""
+        """Send the producer the number of records that may wait from now on:
+        `gate.context.in_flight`.
+        """
 
     @property
     def queued_buffers(self) -> int:

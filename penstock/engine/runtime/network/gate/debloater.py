@@ -26,7 +26,8 @@ class DebloatTarget:
 
 
 class BufferDebloater:
-    """Computes the buffer size from measurements. `announced_bytes`: the size that senders were told last; at first the largest one.
+    """Computes the buffer size from measurements. `announced_bytes`: the size that senders got
+    last; at first the largest one.
 
     `estimated_ms`: how long the data in flight takes at the rate measured last.
     """
@@ -69,7 +70,7 @@ class BufferDebloater:
 
 
 class DebloatedGate(Protocol):
-    """A gate whose producers are told how large its buffers should be."""
+    """A gate that announces to its producers how large buffers should be."""
 
     @property
     def bytes_in(self) -> int: ...
@@ -128,7 +129,7 @@ FIRST_ROWS: Final = 1
 
 
 class LimitedChannel(Protocol):
-    """An input channel that tells its producer the limit."""
+    """An input channel that announces the limit to its producer."""
 
     def announce_row_limit(self) -> None: ...
 
@@ -139,14 +140,15 @@ class LimitedGate(Protocol):
 
 
 class InFlightLimit:
-    """How many records may wait for a task on each of its channels, so that a barrier behind them comes through soon.
+    """How many records may wait for a task on each of its channels, so that a barrier after them
+    comes through soon.
 
-    The task measures how long its records take, and sets the limit; the channels tell their producers. Does not know a
-    clock. Source: Flink BufferDebloater. Differs: it counts records, because the time of a user's function goes with
-    records, not with bytes.
+    The task measures how long its records take, and sets the limit. The channels announce it to
+    their producers. Does not know a clock. Source: Flink BufferDebloater. Differs: it counts
+    records, because the time of a user's function goes with records, not with bytes.
 
-    The limit of one task. `rows`: records for each channel; None: any number. `has_changed`: since the task began.
-    Mailbox thread, but any thread reads.
+    `rows`: records for each channel; None: any number. `has_changed`: since the task began. Written
+    by the mailbox thread, read by any thread.
     """
 
     __slots__ = ("_gates", "has_changed", "rows")
@@ -157,11 +159,13 @@ class InFlightLimit:
         self._gates: list[LimitedGate] = []
 
     def add(self, gate: LimitedGate) -> None:
-        """Tell the producers of this gate too when the limit changes."""
+        """Announce changes of the limit to the producers of this gate too."""
         self._gates.append(gate)
 
     def announce(self, rows: int | None) -> None:
-        """Set the limit and tell all producers that are known. Those that get known later are told with the request."""
+        """Set the limit and announce it to all producers that are known. Later ones get it with the
+        partition request.
+        """
         self.rows = rows
         self.has_changed = True
         for gate in self._gates:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from penstock.engine.model.errors import EngineBug
 from penstock.engine.runtime.checkpoint.input_checkpoints import (
-    TOLD_TO_NOBODY,
+    NO_INPUT_HOOKS,
     BarrierHandler,
     InputCheckpoints,
     InputHooks,
@@ -316,7 +316,7 @@ def take_barriers(
     handler_of: Callable[[int], BarrierHandler],
     now_ms: Callable[[], int],
     dumps: Dumps = plain_dumps,
-    hooks: InputHooks = TOLD_TO_NOBODY,
+    hooks: InputHooks = NO_INPUT_HOOKS,
 ) -> InputCheckpoints:
     """Send the barriers of all these inputs to one handler from now on. `handler_of(channels)` makes the handler; `dumps` pickles the
     data in flight.

@@ -156,7 +156,7 @@ class RemoteInputChannel(InputChannel):
         *,
         has_priority: bool = False,
     ) -> None:
-        """`backlog`: data batches that wait behind this frame at the sender."""
+        """`backlog`: data batches that wait after this frame at the sender."""
         takes_buffer = kind <= FrameKind.COLUMNS
         kind &= ~WITHOUT_CREDIT
         announced: CheckpointBarrier | None = None
@@ -184,7 +184,7 @@ class RemoteInputChannel(InputChannel):
                 self.queued_bytes += len(payload)
                 self.credit.on_backlog(backlog)
                 is_answer, self._is_answered = not self._is_answered, True
-                credit = self._credit_to_tell()
+                credit = self._credit_to_announce()
         except (BufferReordering, EngineBug) as error:
             self.on_error(error)
             return
@@ -194,23 +194,23 @@ class RemoteInputChannel(InputChannel):
             self.notify_data()
         if announced is not None:
             self.gate.on_channel_announced(self, announced, sequence)
-        self._tell(credit)
+        self._announce_credit(credit)
         if is_answer:
-            self._tell_what_has_changed()
+            self._announce_changes()
 
     def on_backlog(self, backlog: int) -> None:
-        """The sender has so many data batches and no credit at all."""
+        """The sender has this number of data batches and no credit."""
         with self._lock:
             if self.is_released:
                 return
             self.credit.on_backlog(backlog)
             is_answer, self._is_answered = not self._is_answered, True
-            credit = self._credit_to_tell()
-        self._tell(credit)
+            credit = self._credit_to_announce()
+        self._announce_credit(credit)
         if is_answer:
-            self._tell_what_has_changed()
+            self._announce_changes()
 
-    def _tell_what_has_changed(self) -> None:
+    def _announce_changes(self) -> None:
         """The producer has answered the request. Before, it may have waited for its partition, and would have missed other frames."""
         if self.gate.context.in_flight.has_changed:
             self.announce_row_limit()
@@ -230,20 +230,20 @@ class RemoteInputChannel(InputChannel):
             frame = self.frames.poll()
             if frame is not None:
                 gives_back = self._on_taken(frame)
-                credit = self._credit_to_tell()
+                credit = self._credit_to_announce()
                 next_type = self._next_type()
-                behind = len(self.frames)
+                after = len(self.frames)
         if frame is None:
             # Only after the frames that came before the error.
             self.check_error()
             return None
         if gives_back:
             self.gate.pool.recycle()
-        self._tell(credit)
+        self._announce_credit(credit)
         self.buffers_in += 1
         self.bytes_in += len(frame.payload)
         element = self._decoder.decode(frame.kind, frame.payload)
-        return Polled(element, behind, next_type, frame.sequence)
+        return Polled(element, after, next_type, frame.sequence)
 
     def overtaken(self, sequence: int) -> Sequence[Batch]:
         """Their buffers stay filled, because the batches are read later, in their turn."""
@@ -303,16 +303,16 @@ class RemoteInputChannel(InputChannel):
             self._client.new_buffer_size(buffer_bytes)
 
     def announce_row_limit(self) -> None:
-        told: int | None = -1
-        while told != self.row_limit:  # Another thread may tell a former one meanwhile.
+        limit: int | None = -1
+        while limit != self.row_limit:  # Another thread may send a former one meanwhile.
             with self._lock:
-                told = self.row_limit
-                self.credit.most = frames_for(told)
-                credit = self._credit_to_tell()
+                limit = self.row_limit
+                self.credit.most = frames_for(limit)
+                credit = self._credit_to_announce()
                 client = self._client if self._is_answered else None
             if client is not None:
-                client.limit_rows(told)
-            self._tell(credit)
+                client.limit_rows(limit)
+            self._announce_credit(credit)
 
     def release(self) -> None:
         with self._lock:
@@ -338,16 +338,16 @@ class RemoteInputChannel(InputChannel):
             if self.is_released:
                 return False
             is_taken, _ = self.credit.on_floating_offered()
-            credit = self._credit_to_tell()
-        self._tell(credit)
+            credit = self._credit_to_announce()
+        self._announce_credit(credit)
         return is_taken
 
-    def _credit_to_tell(self) -> int:
+    def _credit_to_announce(self) -> int:
         """The credit to announce now. The lock is held. Until the producer answers the request, nobody there would take it."""
         is_due = self._is_answered and self.credit.is_worth_telling
         return self.credit.announce() if is_due else 0
 
-    def _tell(self, credit: int) -> None:
+    def _announce_credit(self, credit: int) -> None:
         if credit and self._client is not None:
             self._client.add_credit(credit)
 
@@ -358,25 +358,29 @@ _MOST_LIMITED: Final = 4
 
 
 def frames_for(row_limit: int | None) -> int | None:
-    """How many frames of a channel may wait here, or be on their way, if so many records may wait at the producer."""
+    """Return how many frames of a channel may wait here or be in flight, if `row_limit` records may
+    wait at the producer.
+    """
     return None if row_limit is None else min(row_limit, _MOST_LIMITED)
 
 
 class ReceiverCredit:
-    """The receiver's half of credit-based flow control: which buffers a remote channel has, and how much credit it grants.
+    """The receiver's half of credit-based flow control: which buffers a remote channel has, and how
+    much credit it grants.
 
-    One credit is the right to send one data frame of at most a buffer's size; events need no credit. Does not know the
-    network or bytes, and takes no lock: its channel does. Source: Flink BufferManager, RemoteInputChannel
-    (docs/spec/exchange.md#credit).
+    One credit is the right to send one data frame of at most a buffer's size; events need no
+    credit. Does not know the network or bytes, and takes no lock: its channel does. Source: Flink
+    BufferManager, RemoteInputChannel (docs/spec/exchange.md#credit).
 
-    An empty buffer that waits for a frame is `available`. For each of these the sender has been told a credit, or is
-    about to be told. Exclusive buffers belong to the channel, floating ones come from the gate's pool.
+    An empty buffer that waits for a frame is `available`. For each of them the sender has a credit,
+    or will get it. Exclusive buffers belong to the channel, floating ones come from the gate's
+    pool.
 
-    The buffers and the credit of one remote channel.
 
-    `required`: buffers that the sender's backlog asks for. `unannounced`: credit that the sender has not been told yet.
-    `outstanding`: credit that it has been told and, as far as is known here, has not used. `filled`: buffers whose
-    frames wait for the task. `most`: how many frames may wait or be outstanding; None: as many as there are buffers.
+    `required`: buffers that the sender's backlog asks for. `unannounced`: credit that the sender
+    has not got yet. `outstanding`: credit that the sender has got and, as far as is known here, has
+    not used. `filled`: buffers whose frames wait for the task. `most`: how many frames may wait or
+    be outstanding; None: as many as there are buffers.
     """
 
     __slots__ = (
@@ -416,7 +420,8 @@ class ReceiverCredit:
         return self.gain(self._request_floating())
 
     def take(self) -> bool:
-        """A data frame came and fills a buffer. Returns whether that is a floating one, which `recycle` has to be told.
+        """A data frame came and fills a buffer. Returns whether that is a floating one, which
+        `recycle` has to know.
 
         Raises: EngineBug: the sender had no credit.
         """

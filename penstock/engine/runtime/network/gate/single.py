@@ -1,10 +1,12 @@
 """SingleInputGate: the channels of one consumed data set, read fairly.
 
-Does not know operators or watermarks. Channels that have something to read stand in a queue; each gives one element and
-goes to the tail. Producers and the network thread put channels in; everything else belongs to the mailbox thread.
-Source: Flink SingleInputGate, InputGateWithMetrics (docs/spec/exchange.md#input-gate). Differs: a channel object is
-made when it is first used, so that a gate of ten thousand channels costs nothing until it is connected; availability is
-a property and a call to the listener instead of a future; the listener is told of the first element, not of each.
+Does not know operators or watermarks. Channels that have something to read stand in a queue; each
+gives one element and goes to the tail. Producers and the network thread put channels in; everything
+else belongs to the mailbox thread. Source: Flink SingleInputGate, InputGateWithMetrics
+(docs/spec/exchange.md#input-gate). Differs: a channel object is made when it is first used, so that
+a gate of ten thousand channels costs nothing until it is connected; availability is a property and
+a call to the listener instead of a future; the listener gets a call for the first element, not for
+each.
 """
 
 from __future__ import annotations
@@ -206,7 +208,7 @@ class SingleInputGate:
 
     @property
     def listener(self) -> GateListener:
-        """The listener that is told when there is something to read."""
+        """The listener that is called when there is something to read."""
         return self._ready.listener
 
     # ------------------------------------------------------------------ reading: mailbox thread
@@ -237,7 +239,8 @@ class SingleInputGate:
         return EndOfDataStatus.DRAINED if self._is_drained else EndOfDataStatus.STOPPED
 
     def poll(self) -> Polled | None:
-        """One element of the channel that has waited longest, or None for now. `last_channel` tells the channel.
+        """Return one element of the channel that has waited longest; None: none for now.
+        `last_channel` is that channel.
 
         Raises: the error of that channel; InputClosed: the gate was closed.
         """
@@ -341,7 +344,7 @@ class SingleInputGate:
 
 
 GateMaker: TypeAlias = Callable[[GateListener], SingleInputGate]
-"""Makes a gate that tells this listener."""
+"""Makes a gate that calls this listener."""
 
 
 class Entry(Protocol):

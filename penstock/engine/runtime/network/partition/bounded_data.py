@@ -139,7 +139,9 @@ _NOT_THIS_FILE_SYSTEM: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 @dataclass(slots=True)
 class DiskBuffer:
-    """One buffer. `code`: DATA or EVENT. `owner`: is told by `recycle` when `data` is not needed any more."""
+    """One buffer. `code`: DATA or EVENT. `owner`: `recycle` notifies it when `data` is not needed
+    any more.
+    """
 
     code: int
     is_compressed: bool

@@ -34,9 +34,12 @@ class Frame:
 
 
 class FrameQueue:
-    """`tail`: the unfinished last frame, if there is one. `frames`: number of data frames, including the tail. `rows`: number of records.
-    `row_limit`: with so many records it is full; None: records are not counted. `is_one_with_consumer`: a consumer elsewhere has a frame
-    that waits there. It counts where one record may wait, because otherwise two would.
+    """`tail`: the unfinished last frame, if there is one. `frames`: number of data frames,
+    including the tail. `rows`: number of records.
+
+    `row_limit`: with this number of records the queue is full; None: records are not counted.
+    `is_one_with_consumer`: a consumer in another process has a frame that waits there. Such a frame
+    counts where one record may wait, because otherwise two would.
     """
 
     __slots__ = (

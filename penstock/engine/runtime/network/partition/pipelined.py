@@ -38,7 +38,9 @@ from penstock.engine.runtime.network.subpartition_view import (
 
 MAX_ROWS_PER_FRAME: Final = 2048
 _COLUMN_ROWS_DIRECT: Final = 1024
-"""A column batch of at least so many rows is not joined with others, because joining would copy it."""
+"""A column batch of at least this number of rows is not joined with others, because joining would
+copy it.
+"""
 
 
 class _KeepsNothing:

@@ -116,13 +116,13 @@ def _wake_nobody() -> None:
 class PartitionHooks:
     """The callbacks of a partition. They may be called on any thread.
 
-    `wake_producer`: there is room again. `tell_read_whole`: consumers have read the last record. `output_state`: takes the data that
+    `wake_producer`: there is room again. `notify_read_whole`: consumers have read the last record. `output_state`: takes the data that
     barriers overtake; None: they overtake nothing. `may_be_overtaken` False: barriers do not overtake data on this edge.
     `producer`: the operator whose output it is, for errors about records that cannot be encoded.
     """
 
     wake_producer: Callable[[], None] = _wake_nobody
-    tell_read_whole: Callable[[], None] = _wake_nobody
+    notify_read_whole: Callable[[], None] = _wake_nobody
     output_state: OutputState | None = None
     may_be_overtaken: bool = True
     producer: ChainedOperator | None = None
@@ -180,7 +180,7 @@ class ResultPartition:
                 subpartition.limit_frames(self.pool.buffer_bytes)
 
     def limit_rows(self, rows: int) -> None:
-        """Let only so many records wait in each subpartition until its consumer asks for more."""
+        """Let only `rows` records wait in each subpartition until its consumer asks for more."""
         for subpartition in self.subpartitions:
             subpartition.limit_rows(rows)
 
@@ -202,8 +202,10 @@ class ResultPartition:
             pending.clear()
 
     def broadcast_event(self, event: Element) -> None:
-        """Send an event to every consumer, behind everything written before or, with priority, ahead of it. Raises:
-        EngineBug: it is finished.
+        """Send an event to every consumer, after everything written before or, with priority, ahead
+        of it.
+
+        Raises: EngineBug: the partition is finished.
         """
         if self.is_finished:
             raise EngineBug(
@@ -215,7 +217,7 @@ class ResultPartition:
             subpartition.add(event)
 
     def notify_end_of_data(self, end: EndOfData) -> None:
-        """Tell consumers that no more records come. A second call does nothing."""
+        """Notify consumers that no more records come. A second call does nothing."""
         if not self._has_ended_data:
             self._has_ended_data = True
             self.broadcast_event(end)
@@ -274,7 +276,7 @@ class ResultPartition:
             self._readers_at_end.add(index)
             is_last = len(self._readers_at_end) == len(self.subpartitions)
         if is_news and is_last:
-            self.hooks.tell_read_whole()
+            self.hooks.notify_read_whole()
 
     def on_consumed(self, index: int) -> None:
         """Called by a subpartition: its consumer has finished. The last user releases the partition."""

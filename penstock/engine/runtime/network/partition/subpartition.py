@@ -47,7 +47,9 @@ class OutputState(Protocol):
 
 
 _LATELY: Final = 16
-"""A subpartition that got no record in so many slices, or in twice as many, does not make slices small."""
+"""A subpartition that got no record in this number of slices, or in twice as many, does not make
+slices small.
+"""
 _MOST_UNKNOWN: Final = 1 << 20
 
 
@@ -170,7 +172,7 @@ class FrameView(SubpartitionView, Protocol):
         ...
 
     def measured(self, rows: int, size: int) -> None:
-        """So many rows had so many bytes when encoded."""
+        """`rows` rows had `size` bytes when encoded."""
         ...
 
     def disconnect(self) -> None:
@@ -182,7 +184,9 @@ class FrameView(SubpartitionView, Protocol):
         ...
 
     def limit_rows(self, rows: int | None) -> None:
-        """The consumer lets so many records wait for it, then the producer has to wait; None: any number."""
+        """The consumer lets `rows` records wait for it; then the producer has to wait. None: any
+        number.
+        """
         ...
 
 
@@ -284,7 +288,7 @@ class RowSize:
         self._update()
 
     def measured(self, rows: int, size: int) -> None:
-        """So many rows had so many bytes when encoded. From now on nothing is estimated."""
+        """`rows` rows had `size` bytes when encoded. From now on nothing is estimated."""
         self._is_measured = True
         self.bytes_per_row = max(1.0, size / max(1, rows))
         self._update()

@@ -117,8 +117,8 @@ class WindowOperator(KeyedOperator):
         return (
             f"the checkpoint has {former}, and the program now "
             f"has {now}. Make assigner, trigger, evictor and function what they were, or give the operator another uid "
-            "and start with execution.savepoint.ignore-unclaimed-state (penstock run -s ... -n), which leaves what "
-            "these windows held behind."
+            "and start with execution.savepoint.ignore-unclaimed-state (penstock run -s ... -n), which drops what "
+            "these windows held."
         )
 
     def former_shape(self, restored: Mapping[str, StateInfo]) -> str | None:

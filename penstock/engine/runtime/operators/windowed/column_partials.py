@@ -313,7 +313,7 @@ class PaneGrid:
         return len(starts) == 0 or self.cleanup_ms(starts[-1]) <= watermark
 
     def count_late(self, stamps: Int64s, watermark: int) -> int:
-        """How many timestamps are behind the watermark by more than the allowed lateness."""
+        """Return how many timestamps are late by more than the allowed lateness."""
         return int(np.count_nonzero(stamps <= watermark - self._allowed_lateness_ms))
 
 

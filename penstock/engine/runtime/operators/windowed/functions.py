@@ -194,7 +194,7 @@ class _NoWindowState(KeyedStateStore):
 
     def _keyed(self, descriptor: object, expected: type) -> KeyedStateBackend:
         raise RuntimeError(
-            "window_state() cannot be used with windows that merge (sessions): their state would be left behind. Use "
+            "window_state() cannot be used with windows that merge (sessions): their state would be lost. Use "
             "context.global_state(), or windows that do not merge"
         )
 

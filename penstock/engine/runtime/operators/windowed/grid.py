@@ -299,7 +299,7 @@ class GridWindowOperator(_AddingWindows):
     def _end_key(
         self, skey: Any, windows: list[tuple[int, Any]], collector: StampedCollector
     ) -> Iterator[RowBatch]:
-        """Fire and clear each window of a key, in the order in which this would happen as time goes on."""
+        """Fire and clear each window of a key, in the order in which watermarks pass them."""
         window_at = self._grid.window
         # Without a function no key has state.
         if self.output is None:
@@ -315,7 +315,7 @@ class GridWindowOperator(_AddingWindows):
             yield from self._call_with(skey, window, kept, collector)
             fired.append(window)
         for window in fired:
-            # Lateness that goes on to the end of time never ends.
+            # Lateness that lasts to the end of time never ends.
             if self.cleanup_ms(window) != MAX_WATERMARK or window.end == MAX_WATERMARK:
                 self.clear_window_state(skey, window)
         self.forget_key()
@@ -391,11 +391,10 @@ def _cuts(panes: Int64s) -> Int64s:
 
 
 def folding(operator: WindowOperator, fold: Fold) -> Fold:
-    """Calls of the functions of grid windows for many records or keys at once, which go on behind what is put aside.
+    """Call the functions of grid windows for many records or keys at once, and continue after
+    records that are put aside.
 
-    Does not know windows' times. Source: see `grid`.
-
-    Adds values to a table of accumulators; goes on behind records that are put aside.
+    Adds values to a table of accumulators. Does not know windows' times. Source: see `grid`.
     """
 
     def fold_on(table: dict[Any, Any], skeys: Iterable[Any], values: Iterable[Any]) -> None:

@@ -1,13 +1,14 @@
-"""Chooses the window operator: the fast one for event-time grids with their default trigger, else the general one; and
-window joins.
+"""Chooses the window operator: the fast one for event-time grids with their default trigger, else
+the general one; and window joins.
 
-The operators do not know this module. Source: Flink WindowOperatorBuilder; differs: Flink has one operator for all
-windows without an evictor.
+The operators do not know this module. Source: Flink WindowOperatorBuilder; differs: Flink has one
+operator for all windows without an evictor.
 
-Window join and co-group are two streams in one window operator, each record marked with its stream. Source: Flink
-CoGroupedStreams, JoinedStreams (docs/spec/windows.md#window-joins); differs: the two inputs of the operator tell the
-streams apart. So both streams keep their own type on the wire, and no map before the window has to tag records. Does
-not know the API: the user's functions come as callables.
+Window join and co-group are two streams in one window operator, each record marked with its stream.
+Source: Flink CoGroupedStreams, JoinedStreams (docs/spec/windows.md#window-joins); differs: the two
+inputs of the operator keep the streams separate. So both streams keep their own type on the wire,
+and no map before the window has to tag records. Does not know the API: the user's functions come as
+callables.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 import { to } from "../base/address.js";
 import { count, counted, duration, exact } from "../base/format.js";
 import { html } from "../base/html.js";
-import { useLive } from "../base/live.js";
+import { useConnection, useLive } from "../base/live.js";
 import { Bound, Card, Facts, missing, Moment, State } from "../parts/common.js";
 import { pageOf, Pages } from "../parts/pages.js";
 import { SlotMap } from "../parts/slot_map.js";
@@ -29,7 +29,7 @@ export function Page({ query, config }) {
     ${!isArchive && html`<${Cluster} />`}
     ${!isArchive && html`<${Running} jobs=${running} hasEnded=${ended.length > 0} />`}
     ${(ended.length > 0 || isArchive) && html`<${Ended} jobs=${ended} isArchive=${isArchive} query=${query} />`}
-    ${!isArchive && html`<${SlotMap} query=${query} />`}
+    ${isArchive ? html`<${Damaged} />` : html`<${SlotMap} query=${query} />`}
   `;
 }
 
@@ -68,7 +68,7 @@ const KIND = { title: "Kind", value: (job) => job.jobType, cell: (job) => job.jo
 const END = { title: "Ended", value: (job) => job["end-time"], cell: (job) => html`<${Moment} at=${job["end-time"]} />` };
 
 function Name({ job }) {
-  return html`<a href=${to(["jobs", job.jid])}>${job.name}</a>${job.hasVerdict && html`<${Illness} job=${job.jid} />`}`;
+  return html`<a href=${to(["jobs", job.jid])}>${job.name ?? job.jid}</a>${job.hasVerdict && html`<${Illness} job=${job.jid} />`}`;
 }
 
 /** What is wrong with a job, in a sentence. Nothing is said of a job with which nothing is wrong. */
@@ -78,7 +78,19 @@ function Illness({ job }) {
   return html`<p class="illness"><span aria-hidden="true">\u26a0</span> ${told.body.sentence}</p>`;
 }
 
-function subtasks(/** @type {any} */ { tasks, jobType }) {
+/** Archives that cannot be read. A server of Flink's has no such list. */
+function Damaged() {
+  const told = useLive("/archives/damaged")?.body;
+  if (!told?.total) return null;
+  return html`
+    <${Card} title=${`${counted(told.total, "archive")} cannot be read`}>
+      ${told.archives.map((/** @type {any} */ one) => html`<p key=${one.file} class="bad-text"><code>${one.file}</code>: ${one.cause}</p>`)}
+      <${Bound} shown=${told.archives.length} total=${told.total} noun="archives" />
+    <//>
+  `;
+}
+
+function subtasks(/** @type {any} */ { tasks = {}, jobType }) {
   const others = Object.entries(tasks).filter(([state, number]) => number && !["running", "total"].includes(state));
   const all = tasks.total === 1 ? "1 runs" : `${count(tasks.running)} of ${count(tasks.total)} run`;
   const first = jobType === "BATCH" && !tasks.running ? [] : [tasks.total === 1 && !tasks.running ? "0 of 1 run" : all];
@@ -86,10 +98,12 @@ function subtasks(/** @type {any} */ { tasks, jobType }) {
 }
 
 function Running({ jobs, hasEnded }) {
+  const isLost = useConnection().state === "lost";
+  const known = isLost ? "ran when the driver last answered" : "running";
   const newest = [...jobs].sort((left, right) => right["start-time"] - left["start-time"]);
   const rows = newest.map((one, place) => ({ ...one, hasVerdict: place < MOST_VERDICTS }));
   return html`
-    <${Card} title=${jobs.length ? `${counted(jobs.length, "job")} running` : "No job is running"}>
+    <${Card} title=${jobs.length ? `${counted(jobs.length, "job")} ${known}` : "No job is running"}>
       <${Table}
         caption="Jobs that run" columns=${[JOB, STATE, SUBTASKS, BEGAN, LASTED, KIND]} rows=${rows} first="Began" keyOf=${(/** @type {any} */ job) => job.jid}
         empty=${hasEnded ? "All jobs of this driver have ended." : "This driver has no job yet. A program starts one with env.execute()."}

@@ -43,6 +43,7 @@ const STATES = {
   DEPLOYING: ["waiting", "\u25d4"],
   COMPLETED: ["good", "\u2713"],
   IN_PROGRESS: ["waiting", "\u25d4"],
+  GIVEN_UP: ["over", "\u2013"],
 };
 
 /** What a state means: good, bad, waiting or over. */
@@ -68,6 +69,13 @@ export function Share({ value, kind, title = undefined, median = undefined }) {
 /** A moment in this zone; UTC where the pointer rests. */
 export function Moment({ at }) {
   return html`<time dateTime=${at > 0 ? new Date(at).toISOString() : undefined} title=${utc(at)}>${time(at)}</time>`;
+}
+
+/** Over what time the numbers of a part of a page are. Shares are what tasks report of themselves: Flink's means of a minute. */
+export const SHARES_OVER = "Busy, back-pressured and idle: means of the last minute.";
+
+export function Over({ text = SHARES_OVER }) {
+  return html`<p class="quiet">${text}</p>`;
 }
 
 /** How long something took; `since`: it goes on. */

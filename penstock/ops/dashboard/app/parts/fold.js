@@ -63,10 +63,17 @@ function together(rank, ones) {
     "records-in": sum("records-in"),
     "records-out": sum("records-out"),
     "state-bytes": sum("state-bytes"),
+    total: ones[0].total && totalOf(ones),
     "watermark-lag": ones.reduce((most, one) => (one["watermark-lag"] === null ? most : Math.max(most ?? 0, one["watermark-lag"])), null),
     source: rank === 0,
     sink: ones.every((one) => one.sink),
   };
+}
+
+/** @param {any[]} ones */
+function totalOf(ones) {
+  const names = Object.keys(ones[0].total);
+  return Object.fromEntries(names.map((name) => [name, ones.reduce((total, one) => total + one.total[name], 0)]));
 }
 
 /** @param {any[]} ones @param {string} name @returns {Spread | null} */

@@ -3,7 +3,7 @@
 
 import { Graph, layout } from "../../vendor/dagre.js";
 import { to } from "../base/address.js";
-import { byteRate, bytes, count, duration, rate, UNKNOWN } from "../base/format.js";
+import { byteRate, bytes, count, duration, exact, rate, UNKNOWN } from "../base/format.js";
 import { classes, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../base/html.js";
 import { Name } from "./chain.js";
 import { Share, State } from "./common.js";
@@ -147,7 +147,7 @@ function Edge({ edge, points }) {
       <title>${title}</title>
       <path d=${path} marker-end="url(#arrow)" />
       <text x=${middle.x} y=${middle.y - 7}>${edge.partitioner}</text>
-      <text x=${middle.x} y=${middle.y + 15} class="quiet">${edge.bytes === null ? UNKNOWN : byteRate(edge.bytes)}</text>
+      <text x=${middle.x} y=${middle.y + 15} class="quiet">${edge.bytes === null ? "" : byteRate(edge.bytes)}</text>
     </g>
   `;
 }
@@ -163,6 +163,7 @@ function Node({ job, node, x, y, culprit }) {
   const isCulprit = node.id === culprit || node.members?.includes(culprit);
   const blocked = node["back-pressured"]?.max ?? 0;
   const isOver = ["FINISHED", "CANCELED"].includes(node.state);
+  const hasEnded = isOver || node.state === "FAILED";
   const name = classes("graph-node", blocked > BLOCKED && "blocked", isCulprit && "culprit", isOver && "over", node.state === "FAILED" && "failed");
   const place = { left: `${x}px`, top: `${y}px`, width: `${NODE.width}px`, height: `${NODE.height}px`, "--share": node.busy?.max ?? 0 };
   return html`
@@ -170,17 +171,37 @@ function Node({ job, node, x, y, culprit }) {
       ${isCulprit && html`<em>limits the job</em>`}
       <b class="graph-name"><${Name} name=${node.name} /></b>
       <span class="graph-line"><span>\u00d7 ${count(node.parallelism)}</span><${NodeState} node=${node} /></span>
-      <span class="graph-line" title="records per second, in and out">
-        <span>${flow(node, "records-in")} \u2192 ${flow(node, "records-out")}</span>
-      </span>
-      <span class="graph-shares">
-        <span>busy</span><${NodeShare} node=${node} name="busy" kind="busy" />
-        <span>blocked</span><${NodeShare} node=${node} name="back-pressured" kind="blocked" />
-      </span>
+      ${hasEnded && node.total ? html`<${Done} total=${node.total} node=${node} />` : html`<${Doing} node=${node} />`}
       <span class="graph-line quiet">
-        <${Lag} node=${node} /><span title=${node.why["state-bytes"] ?? "state in the last checkpoint"}>state ${bytes(node["state-bytes"])}</span>
+        ${hasEnded ? html`<span></span>` : html`<${Lag} node=${node} />`}<span title=${node.why["state-bytes"] ?? "state in the last checkpoint"}>state ${bytes(node["state-bytes"])}</span>
       </span>
     </a>
+  `;
+}
+
+/** What a vertex does now. Records are those of the last second, shares those of the last minute. */
+function Doing({ node }) {
+  return html`
+    <span class="graph-line" title="records per second, in and out, in the last second">
+      <span>${flow(node, "records-in")} \u2192 ${flow(node, "records-out")}</span>
+    </span>
+    <span class="graph-shares">
+      <span>busy</span><${NodeShare} node=${node} name="busy" kind="busy" />
+      <span>blocked</span><${NodeShare} node=${node} name="back-pressured" kind="blocked" />
+    </span>
+  `;
+}
+
+/** What a vertex that has ended has done in all. */
+function Done({ total, node }) {
+  const records = (/** @type {string} */ name, /** @type {string} */ none) => (total[name] ? count(total[name]) : none);
+  return html`
+    <span class="graph-line" title=${`records in all: ${exact(total["records-in"])} in, ${exact(total["records-out"])} out`}>
+      <span>${records("records-in", node.source ? "source" : "0")} \u2192 ${records("records-out", node.sink ? "sink" : "0")}</span><span class="quiet">records</span>
+    </span>
+    <span class="graph-line quiet" title="bytes in all, in and out">
+      <span>${bytes(total["bytes-in"])} \u2192 ${bytes(total["bytes-out"])}</span>
+    </span>
   `;
 }
 

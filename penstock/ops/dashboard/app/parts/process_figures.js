@@ -5,6 +5,8 @@ import { bytes, exact, share } from "../base/format.js";
 import { html } from "../base/html.js";
 import { Share } from "./common.js";
 
+/** Over what time they are. */
+export const PROCESS_OVER = "As the process last reported it: every 10 s, unless metrics.fetcher.update-interval says otherwise.";
 const NOT_REPORTED = "The process has not reported it yet, or its system does not tell it.";
 
 /** A figure of the process as `/taskmanagers/health` names it; unknown ones say why. */

@@ -6,7 +6,7 @@ import { counted, exact, share } from "../base/format.js";
 import { classes, html, useState } from "../base/html.js";
 import { useLive } from "../base/live.js";
 import { shortName } from "./chain.js";
-import { Bound, Card, missing, Share, State } from "./common.js";
+import { Bound, Card, missing, Over, Share, State } from "./common.js";
 import { Table } from "./table.js";
 
 const MOST_BARS = 6;
@@ -65,6 +65,7 @@ function Boxes({ body, query, isByGroup }) {
     </div>
     ${isByGroup && html`<p class="quiet row">${groups.map((name) => html`<span><b class="group-sign" data-group=${groups.indexOf(name) % 5}>${LETTERS[groups.indexOf(name) % 26]}</b> ${name}</span>`)}</p>`}
     <${Told} place=${shown} />
+    <${Over} text=${BUSY_OVER} />
   `;
 }
 
@@ -149,6 +150,8 @@ function Told({ place }) {
   `;
 }
 
+const BUSY_OVER = "Busy: means of the last minute.";
+
 const HOSTS = [
   { title: "Host", isName: true, value: (one) => one.host, cell: (one) => one.host },
   { title: "TaskManagers", isNumber: true, value: (one) => one.taskmanagers, cell: (one) => exact(one.taskmanagers) },
@@ -162,5 +165,6 @@ function Hosts({ body }) {
   return html`
     <p class="quiet">There are ${exact(body.total)} slots, so they are added up for each host.</p>
     <${Table} caption="Slots by host" columns=${HOSTS} rows=${body.hosts} first="Busy, most" keyOf=${(/** @type {any} */ one) => one.host} />
+    <${Over} text=${BUSY_OVER} />
   `;
 }

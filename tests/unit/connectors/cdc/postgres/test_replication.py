@@ -131,7 +131,7 @@ def given(*messages, flush_fails=False):
     """What a poll gives of such a connection: changes and position."""
     stream = ReplicationStream.__new__(ReplicationStream)
     stream.settings, stream._reader, stream._maker = None, _Reader(), _Maker()
-    stream._position = stream._told = LsnPosition(5)
+    stream._position = stream._reported = LsnPosition(5)
     stream._safe, stream._to_skip, stream._is_inside, stream._next_status_s = 5, 0, True, 1e18
     stream._psycopg, stream._connection = psycopg, _Wire(*messages, flush_fails=flush_fails)
     lost = []

@@ -146,7 +146,7 @@ def test_elements_cross_in_order_and_equal(planes):
 def test_a_producer_hears_that_its_last_record_was_read(planes):
     here, there = planes
     told = threading.Event()
-    part = partition(0, hooks=PartitionHooks(tell_read_whole=told.set))
+    part = partition(0, hooks=PartitionHooks(notify_read_whole=told.set))
     part.subpartitions[0].write(RowBatch([1]))
     part.broadcast_event(EndOfData())
     here.registry.register(part)

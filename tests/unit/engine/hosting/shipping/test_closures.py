@@ -148,7 +148,7 @@ def test_modules_and_packages_beside_the_main_script_go_along(tmp_path, monkeypa
     write(tmp_path, "pack/.cache/x.py", "pack/env/pyvenv.cfg", "pack/env/lib/installed.py")
     write(tmp_path, "venv/__init__.py", "venv/pyvenv.cfg", "penstock/__init__.py")
     as_main(monkeypatch, tmp_path / "program.py")
-    assert set(program_modules.modules_beside_main(Ownership())) == {
+    assert set(program_modules.modules_next_to_main(Ownership())) == {
         "beside.py",
         "pack/__init__.py",
         "pack/deep/inner.py",
@@ -159,24 +159,24 @@ def test_modules_and_packages_beside_the_main_script_go_along(tmp_path, monkeypa
 def test_of_a_main_script_inside_a_package_only_the_package_goes_along(tmp_path, monkeypatch):
     write(tmp_path, "pack/__init__.py", "pack/logging.py", "pack/sub/__init__.py", "other.py")
     as_main(monkeypatch, tmp_path / "pack" / "sub" / "program.py", package="pack.sub")
-    found = set(program_modules.modules_beside_main(Ownership()))
+    found = set(program_modules.modules_next_to_main(Ownership()))
     assert found == {"pack/__init__.py", "pack/logging.py", "pack/sub/__init__.py"}
 
 
 def test_nothing_is_added_without_a_main_script_or_for_an_installed_program(tmp_path, monkeypatch):
     write(tmp_path, "beside.py")
     monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
-    assert program_modules.modules_beside_main(Ownership()) == {}
+    assert program_modules.modules_next_to_main(Ownership()) == {}
     as_main(monkeypatch, tmp_path / "program.py")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert program_modules.modules_beside_main(Ownership()) == {}
+    assert program_modules.modules_next_to_main(Ownership()) == {}
 
 
 def test_files_beside_the_main_script_stop_silently_at_their_limit(tmp_path, monkeypatch):
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.py").write_text("#" * 2_000_000)
     as_main(monkeypatch, tmp_path / "program.py")
-    assert set(program_modules.modules_beside_main(Ownership())) == {"a.py", "b.py"}
+    assert set(program_modules.modules_next_to_main(Ownership())) == {"a.py", "b.py"}
 
 
 def test_folders_that_cannot_be_read_are_passed_by(tmp_path, monkeypatch):
@@ -190,7 +190,7 @@ def test_folders_that_cannot_be_read_are_passed_by(tmp_path, monkeypatch):
         return stat(path, *args, **kwargs)
 
     monkeypatch.setattr(program_modules.os, "stat", refusing)
-    assert set(program_modules.modules_beside_main(Ownership())) == {"beside.py"}
+    assert set(program_modules.modules_next_to_main(Ownership())) == {"beside.py"}
 
 
 # ---------------------------------------------------------------------- what has a distribution, or is compiled
@@ -239,7 +239,7 @@ def test_beside_the_main_script_only_the_programs_own_goes_along(tmp_path, monke
     install(tmp_path, "zippy", "1.2", {"zippy_lib/__init__.py": "", "zippy_one.py": ""})
     write(tmp_path, "own.py", "fast_own/__init__.py", f"fast_own/{COMPILED}")
     as_main(monkeypatch, tmp_path / "program.py")
-    assert set(program_modules.modules_beside_main(Ownership())) == {"own.py"}
+    assert set(program_modules.modules_next_to_main(Ownership())) == {"own.py"}
 
 
 def test_a_named_folder_goes_along_whole(tmp_path):

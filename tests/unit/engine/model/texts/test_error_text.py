@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.texts.bounded_text import MOST_OF_MESSAGE
-from penstock.engine.model.texts.error_text import headline_of, told_to_user, traceback_of
+from penstock.engine.model.texts.error_text import headline_of, text_for_user, traceback_of
 
 HUGE = 250_000_000
 
@@ -114,14 +114,14 @@ class Closed(Exception):
         return super().__getattribute__(name)
 
 
-@pytest.mark.parametrize("told", [traceback_of, told_to_user])
+@pytest.mark.parametrize("told", [traceback_of, text_for_user])
 def test_an_error_that_hides_its_causes_is_told_with_its_frames(told):
     text = told(raised(Closed("the text")))
     assert text.startswith("Closed: the text\n")
     assert "in throw\n    raise error from cause" in text
 
 
-@pytest.mark.parametrize("told", [traceback_of, told_to_user])
+@pytest.mark.parametrize("told", [traceback_of, text_for_user])
 def test_half_characters_become_escapes_that_every_file_takes(told):
     text = told(raised(ValueError("half \ud800, whole \U0001f600")))
     assert "half \\ud800, whole \U0001f600" in text

@@ -23,14 +23,14 @@ def test_splits_that_come_between_two_triggers_are_in_the_second_snapshot_only()
     """The state of the enumerator that was taken for the second one has them no more."""
     done = []
     checkpoints = SubtaskCheckpoints()
-    checkpoints.behind(lambda: done.append("at once"))
+    checkpoints.run_after(lambda: done.append("at once"))
     checkpoints.trigger(barrier(1))
-    checkpoints.behind(lambda: done.append("between"))
+    checkpoints.run_after(lambda: done.append("between"))
     checkpoints.trigger(barrier(2))
-    checkpoints.behind(lambda: done.append("behind both"))
+    checkpoints.run_after(lambda: done.append("behind both"))
     assert done == ["at once"]
     assert checkpoints.next_trigger(has_read_all=True).checkpoint_id == 1
-    checkpoints.behind(lambda: done.append("while the first is taken"))
+    checkpoints.run_after(lambda: done.append("while the first is taken"))
     assert done == ["at once"]
     checkpoints.on_taken()
     assert done == ["at once", "between"]

@@ -206,7 +206,7 @@ def appending(bid):
 def test_a_filter_that_may_change_a_list_of_its_record_gets_the_record():
     assert plan(appending).strategy is Strategy.FIELDS
     found = filter_plan_of(appending, arrow_schema(BID), BID)
-    why = "it may change a list or dict of a record that goes on"
+    why = "it may change a list or dict of a record that is emitted"
     assert (found.strategy, found.why_not) == (Strategy.RECORDS, why)
     assert (
         filter_plan_of(lambda bid: helper(bid[0]), arrow_schema(BID), BID).strategy

@@ -18,7 +18,7 @@ from penstock.engine.runtime.state.snapshot import (
     StateInfo,
     check_all_taken,
 )
-from penstock.engine.runtime.state.snapshot_reader import Beside
+from penstock.engine.runtime.state.snapshot_reader import OtherParts
 from penstock.engine.runtime.windowing import (
     CountTrigger,
     EventTimeSessionWindows,
@@ -68,7 +68,7 @@ def test_windows_of_another_shape_are_refused_on_disk_too(tmp_path, form):
     [snapshot] = run.snapshots()
     state = written_state(snapshot) if form == "rows" else written_as_files(snapshot, 1, 0)
     snapshot.close(is_kept=True)
-    [begin] = restored([state], 1, Beside.READ_AGAIN)
+    [begin] = restored([state], 1, OtherParts.READ_AGAIN)
     with pytest.raises(UserError, match=f"has {old}, "):
         Subtasks(WINDOWS[new], 1, 1, [begin], backends.make)
     backends.close()
@@ -107,7 +107,7 @@ def column_windows():
 FOREIGN = KeyedPart(StateInfo("Grid windows", "size 10"), 128, False, ["a"], [[0], [False], [1]])
 
 
-@pytest.mark.parametrize("pieces", [None, *Beside])
+@pytest.mark.parametrize("pieces", [None, *OtherParts])
 @pytest.mark.parametrize(
     "make",
     [

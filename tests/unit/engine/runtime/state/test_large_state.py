@@ -19,7 +19,7 @@ from penstock.engine.runtime.operators.keyed import restore_backend
 from penstock.engine.runtime.records.frozen import plain_dumps
 from penstock.engine.runtime.state.contract import ValueStateDescriptor
 from penstock.engine.runtime.state.snapshot import OperatorSnapshot, RestoredDatabase, Sharing
-from penstock.engine.runtime.state.snapshot_reader import Beside, read_operator
+from penstock.engine.runtime.state.snapshot_reader import OtherParts, read_operator
 from penstock.engine.runtime.state.snapshot_writer import write_operator
 from penstock.engine.runtime.windowing import TumblingEventTimeWindows
 from tests.tools.runtime.keyed_backends import GROUPS, Backends
@@ -109,7 +109,11 @@ def test_keyed_state_goes_through_checkpoints_without_being_in_memory(backends, 
     whole = snapshot_of(backend, files, is_incremental=False)
     backend.close()
     read = read_operator(
-        OperatorRestore(whole.keyed), files.read, (0, GROUPS - 1), pickle.loads, Beside.READ_AGAIN
+        OperatorRestore(whole.keyed),
+        files.read,
+        (0, GROUPS - 1),
+        pickle.loads,
+        OtherParts.READ_AGAIN,
     )
     again = backends.new()
     restore_backend(again, read, "state")

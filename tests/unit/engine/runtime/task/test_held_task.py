@@ -77,4 +77,4 @@ def test_a_task_whose_source_had_finished_tells_its_watermark():
     clock = Clock()
     chain = FinishedChain(spec_of([Sink()]), clock.now_ms)
     task = StreamTask(chain, FinishedSource(), [Remembering()], timing_of(clock))
-    assert task.told_watermark_ms == MIN_WATERMARK
+    assert task.reported_watermark_ms == MIN_WATERMARK

@@ -64,6 +64,7 @@ def test_a_very_slow_function_gives_each_result_as_soon_as_it_is_there():
     for seen in ([1], [1, 2], [1, 2, 3]):
         assert task.process_input() is InputStatus.MORE_AVAILABLE
         assert out.values == seen
+        assert task.slices.rows_left == 3 - len(seen)
         assert out.flushes[-1] == len(out.written)  # longer than the buffer timeout: visible
     assert task.process_input() is InputStatus.NOTHING_AVAILABLE
 
@@ -296,15 +297,15 @@ class Stamping(Logging):
 def test_of_a_source_the_watermarks_that_its_chain_makes_are_told():
     given = ListInput((0, RowBatch([5, 8])), is_source=True)
     task = task_of([Logging(), Stamping()], given, [Remembering()], Clock())
-    assert task.told_watermark_ms == MIN_WATERMARK
+    assert task.reported_watermark_ms == MIN_WATERMARK
     while given.elements:
         task.process_input()
-    assert (task.watermark_ms, task.told_watermark_ms) == (MIN_WATERMARK, 8)
+    assert (task.watermark_ms, task.reported_watermark_ms) == (MIN_WATERMARK, 8)
 
 
 def test_a_source_that_had_finished_before_its_checkpoint_has_no_chain_and_tells_no_watermark():
     task = task_of([], ListInput(is_source=True), [Remembering()], Clock())
-    assert task.told_watermark_ms == task.watermark_ms == MIN_WATERMARK
+    assert task.reported_watermark_ms == task.watermark_ms == MIN_WATERMARK
 
 
 def test_behind_a_source_the_watermark_of_the_inputs_is_told():
@@ -312,7 +313,7 @@ def test_behind_a_source_the_watermark_of_the_inputs_is_told():
     task = task_of([Logging(), Stamping()], given, [Remembering()], Clock())
     while given.elements:
         task.process_input()
-    assert task.told_watermark_ms == task.watermark_ms == 3
+    assert task.reported_watermark_ms == task.watermark_ms == 3
 
 
 def test_a_task_that_is_stopped_ends_nothing_and_says_so_downstream():

@@ -71,6 +71,22 @@ def test_a_little_back_pressure_alone_is_nobodys_fault():
     assert limit(source=(little, little)) is None
 
 
+def test_a_vertex_that_limits_the_job_stays_the_one_while_its_shares_vary():
+    told = ToldJob().status("RUNNING").runs()
+
+    def found(busy, blocked, known):
+        told.has(attempt(SOURCE), backpressured_ms_per_s=blocked, idle_ms_per_s=1000.0 - blocked)
+        told.has(attempt(SINK), busy_ms_per_s=busy, idle_ms_per_s=1000.0 - busy)
+        job = told.now_it_is()
+        return [one.vertex_id for one in limits_of(job, all_shares(job), known)]
+
+    for busy, blocked in ((790.0, 300.0), (900.0, 90.0)):
+        assert found(busy, blocked, {}) == []
+        assert found(busy, blocked, {SINK: 0}) == [SINK]
+    assert found(690.0, 300.0, {SINK: 0}) == []
+    assert found(900.0, 40.0, {SINK: 0}) == []
+
+
 def branches(*figures, one_source=False):
     """A source and a vertex behind it for each pair of figures; `one_source`: the first one is that of all."""
     vertices, told = [], []
@@ -81,7 +97,7 @@ def branches(*figures, one_source=False):
         else:
             vertices.append(VertexFacts(names[0], f"Source {number}", 1, 128, "default", (), ()))
             told.append((names[0], source))
-        edge = InputFacts(names[0], "HASH", "pipelined_bounded")
+        edge = InputFacts(names[0], "HASH", "pipelined_bounded", "data set")
         vertices.append(VertexFacts(names[1], f"slow {number}", 1, 128, "default", (), (edge,)))
         told.append((names[1], behind))
     job = ToldJob(vertices=tuple(vertices)).status("RUNNING")

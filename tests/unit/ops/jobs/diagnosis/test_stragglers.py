@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.engine.machines.checkpoints.settings import CheckpointSettings
-from penstock.engine.model.messages import CheckpointFailureReason
+from penstock.engine.model.messages import CheckpointFailureReason, FrequentKey
 from penstock.ops.jobs.diagnosis.shares import all_shares
 from penstock.ops.jobs.diagnosis.stragglers import MOST_NAMED, skewed, straggler_of
 from penstock.ops.jobs.snapshots import CheckpointFacts
@@ -47,6 +47,25 @@ def test_it_is_told_with_names():
         "Subtask 1 of 'Reduce -> Sink: <out>' is skewed: it gets 5.0 times the records of the "
         "usual one."
     )
+
+
+def test_the_key_is_named_that_it_was_sent_most():
+    """By the samples of all that send to it: of the right edge, and to this subtask."""
+    told = ToldJob(parallelism=2).runs()
+    for subtask, count in ((0, 60), (1, 30)):
+        told.has(
+            attempt(SOURCE, subtask),
+            frequent_keys=(
+                FrequentKey("data set", 0, "'cold'", 500, 500),
+                FrequentKey("data set", 1, "'hot'", count, 100),
+                FrequentKey("data set", 1, "'warm'", 25, 100),
+                FrequentKey("another", 1, "'of another edge'", 999, 999),
+            ),
+        )
+    told.has(attempt(SINK, 0), records_in=1000).has(attempt(SINK, 1), records_in=5000)
+    (skew,) = skewed(told.now_it_is())
+    assert (skew.key, skew.key_share) == ("'hot'", 0.45)
+    assert skew.what == "5.0 times the records of the usual one, 45% of them with the key 'hot'"
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,20 @@ def test_a_skewed_subtask_explains_the_limit():
     )
 
 
+def test_skew_for_which_nobody_waits_is_no_illness():
+    """A job with few keys is skewed for ever."""
+    records = (IDLE | {"records_in": 0}, HALF | {"records_in": 9000})
+    well = on(job(source=(HALF, HALF), sink=records))
+    assert (well.is_healthy, [one.subtask for one in well.skewed]) == (True, [1])
+    ill = on(job(source=(HALF, HALF | {"backpressured_ms_per_s": 150.0}), sink=records))
+    assert ill.sentences == (
+        (
+            "Subtask 1 of 'Reduce -> Sink: <out>' is skewed: it gets 9,000 records, and the usual "
+            "one gets none."
+        ),
+    )
+
+
 def test_a_job_whose_source_is_idle_waits_for_its_input():
     verdict = on(job(source=(IDLE, HALF | {"idle_ms_per_s": 600.0, "busy_ms_per_s": 400.0})))
     assert verdict.sentence == (

@@ -65,7 +65,7 @@ def test_splits_have_their_own_names(figures):
 
 
 def test_a_vertex_with_inputs_has_no_splits_of_its_own(figures):
-    behind = vertex(InputFacts(SOURCE, "HASH", "pipelined_bounded"))
+    behind = vertex(InputFacts(SOURCE, "HASH", "pipelined_bounded", "data set"))
     assert (figures.splits(behind, 1), figures.pending_records(behind)) == ({}, 0)
 
 
@@ -80,7 +80,7 @@ def test_records_that_wait_are_summed_over_the_subtasks(figures):
 
 def test_partitions_are_counted_once_however_many_readers_tell_of_them(figures):
     assert figures.partitions(vertex()) == 2
-    behind = vertex(InputFacts(SOURCE, "HASH", "pipelined_bounded"))
+    behind = vertex(InputFacts(SOURCE, "HASH", "pipelined_bounded", "data set"))
     assert figures.partitions(behind) is None
 
 

@@ -68,6 +68,9 @@ def test_the_paths_of_a_job_with_checkpoints_and_a_restart():
         place = f"{ROOT}/vertices/{vertex_id}"
         expected |= {place, f"{place}/subtasktimes", f"{place}/taskmanagers", f"{place}/skew"}
         expected.add(f"{place}/history")
+        # Flink's dashboard asks for them, and Flink archives none of them.
+        expected |= {f"{place}/watermarks", f"{place}/accumulators"}
+        expected.add(f"{place}/subtasks/accumulators")
         for subtask in (0, 1):
             for number in (0, 1):
                 one = f"{place}/subtasks/{subtask}/attempts/{number}"

@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+
+from penstock.engine.model.messages import CheckpointFailureReason
 from penstock.ops.jobs.checkpoint_record import MOST_BRIEFS, MOST_FAILED
 from penstock.ops.jobs.views import checkpoints
 from penstock.ops.jobs.views.checkpoints import MOST_ROWS
@@ -43,6 +46,7 @@ def test_a_complete_checkpoint_and_whom_it_waited_for():
         "total": 1,
         "completed": 1,
         "failed": 0,
+        "given-up": 0,
         "in-progress": 0,
         "shown": 1,
         "kept": 60,
@@ -115,21 +119,47 @@ def test_who_had_ended_before_is_not_missing():
 
 def test_a_checkpoint_that_failed():
     told = running().triggers(1).acknowledges(1, attempt(), 7)
-    told.ends(1, after_ms=20, location=None, reason="EXPIRED", text="http://me:word@host is slow")
+    told.ends(
+        1,
+        after_ms=20,
+        location=None,
+        reason=CheckpointFailureReason.CHECKPOINT_EXPIRED,
+        text="http://me:word@host is slow",
+    )
     (one,) = strip_of(told.now_it_is(50))["checkpoints"]
     assert (one["state"], one["duration"], one["failure"]) == (
         "FAILED",
         27,
-        "EXPIRED: http://******@host is slow",
+        "CHECKPOINT_EXPIRED: http://******@host is slow",
     )
     assert (one["straggler"]["missing"], one["straggler"]["after"]) == (True, 27)
     assert gantt_of(told.now_it_is(), 1)["failure"] == one["failure"]
 
 
+@pytest.mark.parametrize(
+    "reason", ["COORDINATOR_SHUTDOWN", "COORDINATOR_SUSPEND", "CHECKPOINT_SUBSUMED", "TASK_CLOSING"]
+)
+def test_one_that_became_pointless_has_not_failed(reason):
+    """Flink counts it as failed, and so does REST where Flink's clients read."""
+    ended = {"reason": CheckpointFailureReason[reason], "text": "task is FINISHED"}
+    told = running().triggers(1).ends(1, location=None, **ended)
+    job = told.now_it_is()
+    answer = strip_of(job)
+    assert (answer["failed"], answer["given-up"], answer["total"]) == (0, 1, 1)
+    assert answer["checkpoints"][0]["state"] == gantt_of(job, 1)["state"] == "GIVEN_UP"
+    assert checkpoints.overview(job)["counts"]["failed"] == 1
+    assert checkpoints.statistics(job.checkpoints.of(1), has_tasks=False)["status"] == "FAILED"
+    (event,) = [one for one in job.story.events if "checkpoint" in one.text]
+    assert event.kind == "checkpoint"
+    assert event.text == "checkpoint 1 was given up: task is FINISHED"
+
+
 def test_failed_checkpoints_are_told_longer_than_others():
     told = running()
     for number in range(1, 31):
-        told.triggers(number).ends(number, location=None, reason="X", text="")
+        told.triggers(number).ends(
+            number, location=None, reason=CheckpointFailureReason.CHECKPOINT_EXPIRED, text=""
+        )
     for number in range(31, 31 + MOST_BRIEFS):
         told.triggers(number).ends(number)
     answer = strip_of(told.now_it_is())

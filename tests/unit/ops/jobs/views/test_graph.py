@@ -55,6 +55,8 @@ def running():
         buffers_in=3,
         buffers_out=2,
         late_records_dropped=4,
+        records_in=70,
+        bytes_in=700,
         **RATES | {"records_in_per_s": 2.0},
     )
 
@@ -72,6 +74,7 @@ def test_a_vertex_that_has_reported():
         "state": "RUNNING",
         "states": {"RUNNING": 2},
         "late-records-dropped": 4,
+        "total": {"records-in": 70, "records-out": 0, "bytes-in": 700, "bytes-out": 0},
         "busy": {"min": 0.01, "median": 0.5, "max": 0.99},
         "back-pressured": {"min": 0.0, "median": 0.0, "max": 0.0},
         "idle": {"min": 0.01, "median": 0.5, "max": 0.99},
@@ -179,7 +182,9 @@ def with_inputs(*vertices):
             pattern,
             vertex_id=ids[name],
             name=name,
-            inputs=tuple(InputFacts(ids[one], "REBALANCE", "pipelined") for one in reads),
+            inputs=tuple(
+                InputFacts(ids[one], "REBALANCE", "pipelined", "data set") for one in reads
+            ),
         )
         for name, reads in vertices
     )
@@ -224,7 +229,9 @@ def test_an_answer_about_many_vertices_stays_small():
             pattern,
             vertex_id=VertexId(name),
             name=f"operator {name}",
-            inputs=tuple(InputFacts(VertexId(one), "HASH", "pipelined") for one in before),
+            inputs=tuple(
+                InputFacts(VertexId(one), "HASH", "pipelined", "data set") for one in before
+            ),
         )
         for name, before in zip(names, [[], *([one] for one in names)], strict=False)
     )

@@ -1,5 +1,7 @@
 """`/jobs/:jobid/rescales/*`. Expectations: docs/spec/elasticity.md#rescale-history."""
 
+import pytest
+
 from penstock.engine.machines.rescaling.adaptive_settings import AdaptiveSettings
 from penstock.engine.model.elastic import (
     Change,
@@ -10,8 +12,9 @@ from penstock.engine.model.elastic import (
     Rescales,
     StateSpan,
 )
+from penstock.engine.model.graph.job_graph import JobType
 from penstock.ops.jobs.snapshots import ElasticFacts
-from penstock.ops.jobs.views import rescales
+from penstock.ops.jobs.views import jobs, rescales
 from tests.tools.observation.job_records import SINK, SOURCE, ToldJob
 
 STATES = (StateSpan("Executing", 100, 130), StateSpan("Restarting", 130, 150, "a slot is gone"))
@@ -36,6 +39,18 @@ IGNORED = Rescale(
 )
 
 
+GROUP = b"default".hex().ljust(32, "0")
+UNKNOWN = {
+    "cpuCores": -1.0,
+    "taskHeapMemory": -1,
+    "taskOffHeapMemory": -1,
+    "managedMemory": -1,
+    "networkMemory": -1,
+    "extendedResources": {},
+}
+"""Flink's ResourceProfile.UNKNOWN in REST."""
+
+
 def told(*kept, under_way=False, **facts):
     counts = {RescaleOutcome.COMPLETED: 3}
     latest = {RescaleOutcome.COMPLETED: DONE}
@@ -47,19 +62,53 @@ def test_nobody_has_asked_to_rescale_a_job():
     assert ToldJob().now_it_is().rescales is None
 
 
+ADAPTIVE = ElasticFacts(AdaptiveSettings(is_adaptive=True))
+
+
+@pytest.mark.parametrize(
+    ("job", "scheduler"),
+    [
+        (ToldJob(), "Default"),
+        (ToldJob(elastic=ADAPTIVE), "Adaptive"),
+        (ToldJob().tell(Rescales()), "Adaptive"),
+        (ToldJob(elastic=ADAPTIVE, job_type=JobType.BATCH), "AdaptiveBatch"),
+    ],
+    ids=["of a fixed size", "of the Adaptive scheduler", "rescaled", "BATCH"],
+)
+def test_the_type_of_the_scheduler_is_that_which_runs_the_job(job, scheduler):
+    """By it, Flink's dashboard decides whether a job has a page of rescales."""
+    now = job.now_it_is()
+    assert jobs.details(now)["schedulerType"] == scheduler
+    assert jobs.job_in_list(now)["schedulerType"] == scheduler
+    assert (now.rescales is not None) == (scheduler == "Adaptive")
+
+
 def test_a_rescale_says_what_it_wanted_and_got():
     job, _ = told(DONE)
     found = rescales.details(job, DONE)
     assert found["vertices"][SOURCE] == {
         "jobVertexId": SOURCE,
         "jobVertexName": "Source: Numbers -> Map",
+        "slotSharingGroupId": GROUP,
         "slotSharingGroupName": "default",
         "desiredParallelism": 4,
         "sufficientParallelism": 1,
         "preRescaleParallelism": 2,
         "postRescaleParallelism": 4,
     }
-    assert found["slots"]["default"]["minimalRequiredSlots"] == 2
+    assert found["slots"] == {
+        GROUP: {
+            "slotSharingGroupId": GROUP,
+            "slotSharingGroupName": "default",
+            "requestResourceProfile": UNKNOWN,
+            "desiredSlots": 4,
+            "minimalRequiredSlots": 2,
+            "preRescaleSlots": 2,
+            "postRescaleSlots": 4,
+            "acquiredResourceProfile": UNKNOWN,
+        }
+    }
+    assert jobs.details(job)["vertices"][0]["slotSharingGroupId"] == GROUP
     assert found["schedulerStates"][1] == {
         "state": "Restarting",
         "enterTimestampInMillis": 130,
@@ -73,7 +122,7 @@ def test_a_rescale_says_what_it_wanted_and_got():
 
 def test_one_that_is_under_way_has_no_end():
     job, known = told(DONE, NOW, under_way=True)
-    first, second = rescales.history(job, known)["rescales"]
+    first, second = rescales.history(job, known)
     assert (first["rescaleUuid"], second["rescaleUuid"]) == ("r2", "r1")
     assert (first["terminalState"], first["endTimestampInMillis"]) == (None, None)
     assert first["vertices"][SOURCE]["postRescaleParallelism"] is None

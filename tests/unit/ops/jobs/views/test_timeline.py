@@ -6,7 +6,12 @@ import pytest
 
 from penstock.engine.model.ids import ExecutionVertexId, taskmanager_name
 from penstock.engine.model.job_events import CheckpointRestored
-from penstock.engine.model.messages import ExecutionStateChanged, FailureInfo, ResetSubtasks
+from penstock.engine.model.messages import (
+    CheckpointFailureReason,
+    ExecutionStateChanged,
+    FailureInfo,
+    ResetSubtasks,
+)
 from penstock.engine.model.states import ExecutionState
 from penstock.ops.jobs.failure_record import FailureSeen, FailuresSeen
 from penstock.ops.jobs.story_record import MOST_EVENTS
@@ -83,7 +88,9 @@ def test_the_lanes_of_a_job_and_its_vertices_with_marks():
 
 def test_savepoints_and_failed_checkpoints_are_marks_and_others_are_not():
     told = ToldJob().status("RUNNING").runs()
-    told.triggers(1).ends(1).triggers(2).ends(2, location=None, reason="X", text="slow")
+    told.triggers(1).ends(1).triggers(2).ends(
+        2, location=None, reason=CheckpointFailureReason.CHECKPOINT_EXPIRED, text="slow"
+    )
     told.triggers(3, "SAVEPOINT").ends(3, "SAVEPOINT", location="/mine")
     kinds = [one["kind"] for one in timeline.timeline(told.now_it_is())["marks"]]
     assert kinds == ["checkpoint-failed", "savepoint"]

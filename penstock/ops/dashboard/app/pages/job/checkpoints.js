@@ -31,7 +31,7 @@ function Checkpoints({ job, query }) {
   const pinned = /^\d+$/.test(query.pin ?? "") ? Number(query.pin) : null;
   const shown = pinned ?? (strip?.body ? newestWorth(ones) : (overview.body.history[0]?.id ?? null));
   return html`
-    <${Counts} body=${overview.body} />
+    <${Counts} body=${overview.body} givenUp=${strip?.body?.["given-up"] ?? 0} />
     <${Card} title="Last checkpoints">
       ${missing(strip, "the last checkpoints") ?? html`<${Strip} job=${job} body=${strip?.body} shown=${shown} restored=${latest.restored?.id} />`}
       <p class="quiet">Newest first; the width is the duration. S: savepoint.${latest.restored && html` \u21ba: the job was restored from it.`}</p>
@@ -44,18 +44,20 @@ function Checkpoints({ job, query }) {
   `;
 }
 
-/** Of what is followed: the newest one that has begun to be acknowledged, or has ended. */
+/** Of what is followed: the newest one that has begun to be acknowledged, or has ended, and that the job needed. */
 function newestWorth(/** @type {any[]} */ ones) {
-  return (ones.find((one) => one.state !== "IN_PROGRESS" || one.acknowledged > 0 || one.duration > 5000) ?? ones[0])?.id ?? null;
+  return (ones.find((one) => ["COMPLETED", "FAILED"].includes(one.state) || one.acknowledged > 0 || one.duration > 5000) ?? ones[0])?.id ?? null;
 }
 
-function Counts({ body }) {
+function Counts({ body, givenUp }) {
   const { counts, latest } = body;
+  const failed = counts.failed - givenUp; // Flink has no other word for them.
   const { restored } = latest;
   return html`<${Facts}
     facts=${[
       ["Completed", exact(counts.completed)],
-      ["Failed", counts.failed ? html`<span class="bad-text">${exact(counts.failed)}</span>` : 0],
+      ["Failed", failed > 0 ? html`<span class="bad-text">${exact(failed)}</span>` : 0],
+      ...(givenUp ? [["Given up", exact(givenUp), "a restart, a newer checkpoint or the end of the job made them pointless"]] : []),
       ["In progress", exact(counts.in_progress)],
       ["Restored", exact(counts.restored), "how often attempts began with a checkpoint"],
       ["Last completed", latest.completed ? html`<${Moment} at=${latest.completed.latest_ack_timestamp} />` : "none yet"],
@@ -65,13 +67,16 @@ function Counts({ body }) {
   />`;
 }
 
+const FORGOTTEN = "Nothing more is known of it: the parts of the last checkpoints are kept, as many as web.checkpoints.history says.";
+
 /** One checkpoint: the one that is pinned by the address, or the newest one. */
 function Shown({ job, shown, isPinned, restored }) {
   const path = shown === null ? null : `/jobs/${job}/checkpoints/details/${shown}`;
   const details = useFollowed(path, !isPinned);
   const gantt = useFollowed(path && `${path}/gantt`, !isPinned);
   if (shown === null) return null;
-  const absent = missing(details, `checkpoint ${shown}`);
+  const isForgotten = details?.status === 404 && details.body === null;
+  const absent = isForgotten ? html`<p class="quiet" role="status">${FORGOTTEN}</p>` : missing(details, `checkpoint ${shown}`);
   const body = details?.body;
   const id = body?.id ?? shown;
   const follow = html`<a href=${to(["jobs", job, "checkpoints"])}>Follow the newest one</a>`;
@@ -79,7 +84,7 @@ function Shown({ job, shown, isPinned, restored }) {
   const title = body?.is_savepoint ? `Savepoint ${id}` : `Checkpoint ${id}`;
   return html`
     <${Card} title=${isPinned ? `${title}, pinned` : `${title}, the newest one`} more=${isPinned ? follow : pin}>
-      ${absent ?? html`<${Details} body=${body} isRestored=${restored?.id === id} />`}
+      ${absent ?? html`<${Details} body=${body} state=${gantt?.body?.state ?? body?.status} isRestored=${restored?.id === id} />`}
       ${!absent && (missing(gantt, "its subtasks") ?? html`<${Gantt} job=${job} body=${gantt?.body} />`)}
     <//>
   `;
@@ -92,13 +97,15 @@ const KINDS = /** @type {Record<string, string>} */ ({
   SYNC_SAVEPOINT: "savepoint that ends the job",
 });
 
-function Details({ body, isRestored }) {
+function Details({ body, state, isRestored }) {
   const { failure_message: failure } = body;
+  const isGivenUp = state === "GIVEN_UP";
   return html`
-    ${failure && html`<p class="bad-text" role="alert">\u2715 It failed at <${Moment} at=${body.failure_timestamp} />: ${failure}</p>`}
+    ${failure && isGivenUp && html`<p class="quiet">The job needed it no more at <${Moment} at=${body.failure_timestamp} />: ${failure}</p>`}
+    ${failure && !isGivenUp && html`<p class="bad-text" role="alert">\u2715 It failed at <${Moment} at=${body.failure_timestamp} />: ${failure}</p>`}
     <${Facts}
       facts=${[
-        ["State", html`<${State} state=${body.status} />`],
+        ["State", html`<${State} state=${state} />`],
         ["Kind", KINDS[body.checkpoint_type] ?? body.checkpoint_type],
         ["Begun", html`<${Moment} at=${body.trigger_timestamp} />`],
         ["Duration", duration(body.end_to_end_duration)],

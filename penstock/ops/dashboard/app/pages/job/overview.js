@@ -2,29 +2,30 @@
 /** The first screen of a job: what limits it, and everything that shows why. */
 
 import { to } from "../../base/address.js";
-import { duration } from "../../base/format.js";
+import { bytes, duration, exact, share } from "../../base/format.js";
 import { html } from "../../base/html.js";
 import { useAhead, useLive } from "../../base/live.js";
-import { Card, missing, Share } from "../../parts/common.js";
+import { Bound, Card, missing, Over, Share, SHARES_OVER } from "../../parts/common.js";
 import { JobGraph } from "../../parts/graph.js";
 import { Stages } from "../../parts/stages.js";
+import { Table } from "../../parts/table.js";
 import { JobFrame } from "./frame.js";
 import { LastCheckpoints, LastFailures, Throughput } from "./recent.js";
 
 const WORST = 4;
+const MOST_TOTALS = 50;
+const OVER_ALL = "Records and bytes: all of the last attempt of each subtask. State: of the last checkpoint.";
 
-const paths = (/** @type {string} */ job) => [
-  ...["/graph", "/bottleneck", "/story", "/exceptions/groups", "/checkpoints/strip"].map((one) => `/jobs/${job}${one}`),
-  worstOf(job, "busy"),
-  worstOf(job, "backPressured"),
-];
+const paths = (/** @type {string} */ job) => ["/graph", "/bottleneck", "/story", "/exceptions/groups", "/checkpoints/strip"].map((one) => `/jobs/${job}${one}`);
+const pathsOfWorst = (/** @type {string} */ job) => [worstOf(job, "busy"), worstOf(job, "backPressured")];
 const worstOf = (/** @type {string} */ job, /** @type {string} */ figure) => `/jobs/${job}/metrics/top-n?metric=${figure}TimeMsPerSecond&n=${WORST}`;
 
 export function Page({ job, query, config }) {
-  useAhead(paths(job));
+  const isArchive = config.features?.["web-history"];
+  useAhead(isArchive ? paths(job) : [...paths(job), ...pathsOfWorst(job)]);
   return html`
     <${JobFrame} job=${job} tab="" config=${config}>
-      <${FirstScreen} job=${job} query=${query} isArchive=${config.features?.["web-history"]} />
+      <${FirstScreen} job=${job} query=${query} isArchive=${isArchive} />
     <//>
   `;
 }
@@ -35,15 +36,17 @@ function FirstScreen({ job, query, isArchive }) {
   const absent = missing(told, "the graph");
   if (absent || !told) return absent;
   const isBatch = told.body.job["job-type"] === "BATCH";
+  const isOver = isArchive || told.body.job["end-time"] !== null;
   return html`
     <${Card} title="Graph">
       <${JobGraph} job=${job} told=${told.body} culprit=${verdict?.body?.limit?.["vertex-id"] ?? null} opened=${query.fold} />
+      <${Over} text=${isOver ? OVER_ALL : `Records: of the last second. ${SHARES_OVER}`} />
     <//>
     ${isBatch && html`<${BatchStages} job=${job} isArchive=${isArchive} />`}
     <div class="columns">
       <${Throughput} job=${job} nodes=${told.body.nodes} ended=${told.body.job["end-time"]} />
       ${!isBatch && html`<${LastCheckpoints} job=${job} />`}
-      <${Worst} job=${job} />
+      ${isOver ? html`<${Totals} job=${job} nodes=${told.body.nodes} />` : html`<${Worst} job=${job} />`}
       <${LastFailures} job=${job} />
     </div>
   `;
@@ -53,6 +56,36 @@ function FirstScreen({ job, query, isArchive }) {
 function BatchStages({ job, isArchive }) {
   const told = useLive(`/jobs/${job}`);
   return missing(told, "the stages") ?? html`<${Stages} job=${job} about=${told?.body} isArchive=${isArchive} />`;
+}
+
+/** What the vertices of a job that has ended have done, the sources first: nothing is worst any more. */
+function Totals({ job, nodes }) {
+  const told = useLive(`/jobs/${job}`);
+  const absent = missing(told, "the totals");
+  const all = told?.body?.vertices ?? [];
+  const totals = new Map(nodes.map((/** @type {any} */ one) => [one.id, one.total]));
+  const of = (/** @type {string} */ key, /** @type {(value: number | undefined) => string} */ format) => (/** @type {any} */ one) => format(totals.get(one.id)?.[key]);
+  const columns = [
+    { title: "Vertex", isName: true, cell: (/** @type {any} */ one) => html`<a href=${to(["jobs", job, "vertices", one.id])}>${one.name}</a>` },
+    { title: "Records in", isNumber: true, cell: of("records-in", exact) },
+    { title: "Records out", isNumber: true, cell: of("records-out", exact) },
+    { title: "Bytes in", isNumber: true, cell: of("bytes-in", bytes) },
+    { title: "Bytes out", isNumber: true, cell: of("bytes-out", bytes) },
+    { title: "Lasted", isNumber: true, cell: (/** @type {any} */ one) => duration(one.duration < 0 ? null : one.duration) },
+    { title: "Busy", isNumber: true, hint: "of the time of all its subtasks", cell: (/** @type {any} */ one) => share(busyOf(one.metrics)) },
+  ];
+  return html`
+    <${Card} title="Totals">
+      ${absent ?? html`<${Table} columns=${columns} rows=${all.slice(0, MOST_TOTALS)} caption="What the vertices have done, in the last attempt of each subtask" keyOf=${(/** @type {any} */ one) => one.id} />`}
+      <${Bound} shown=${Math.min(all.length, MOST_TOTALS)} total=${all.length} noun="vertices" />
+    <//>
+  `;
+}
+
+function busyOf(/** @type {any} */ metrics) {
+  const busy = Number(metrics["accumulated-busy-time"]);
+  const lasted = busy + metrics["accumulated-idle-time"] + metrics["accumulated-backpressured-time"];
+  return lasted > 0 ? busy / lasted : null;
 }
 
 /** Which subtasks have most of what makes a job slow, each with a link to where it shows. */
@@ -78,6 +111,7 @@ function Worst({ job }) {
           <tbody>${found.map((one) => html`<${Row} job=${job} one=${one} />`)}</tbody>
         </table>
       </div>`}
+      <${Over} />
     <//>
   `;
 }

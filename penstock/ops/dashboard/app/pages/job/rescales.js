@@ -46,7 +46,7 @@ function Rescales({ job }) {
   const absent = missing(told, "the rescales");
   if (absent || !told) return absent;
   // An archive answers with the error as it is.
-  const rescales = told.body.rescales ?? [];
+  const rescales = Array.isArray(told.body) ? told.body : [];
   const total = counts ? counts.completed + counts.failed + counts.ignored + counts.inProgress : rescales.length;
   return html`
     ${counts &&

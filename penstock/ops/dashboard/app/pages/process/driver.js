@@ -5,7 +5,7 @@ import { change } from "../../base/address.js";
 import { bytes, duration, exact, share } from "../../base/format.js";
 import { html } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
-import { Card, Facts, missing } from "../../parts/common.js";
+import { Card, Facts, missing, Over } from "../../parts/common.js";
 import { Files } from "../../parts/logs/files.js";
 import { Table } from "../../parts/table.js";
 import { isArchive, NotOfArchive, ProcessFrame } from "./frame.js";
@@ -46,7 +46,7 @@ function Metrics() {
     const isKnown = value !== undefined && Number.isFinite(value) && value >= 0;
     return [title, isKnown ? shown(value) : html`<span class="quiet" title="The system does not tell it.">n/a</span>`, hint];
   });
-  return html`<${Card} title="Process">${absent ?? html`<${Facts} facts=${facts} />`}<//>`;
+  return html`<${Card} title="Process">${absent ?? html`<${Facts} facts=${facts} /><${Over} text="As the driver last measured it, a few seconds ago." />`}<//>`;
 }
 
 function Environment() {

@@ -5,8 +5,8 @@ import { to } from "../../base/address.js";
 import { duration, exact } from "../../base/format.js";
 import { html } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
-import { Bound, Card, Facts, missing, Moment, Share, State } from "../../parts/common.js";
-import { Buffers, Cpu, Figure, Memory } from "../../parts/process_figures.js";
+import { Bound, Card, Facts, missing, Moment, Over, Share, State } from "../../parts/common.js";
+import { Buffers, Cpu, Figure, Memory, PROCESS_OVER } from "../../parts/process_figures.js";
 import { Files } from "../../parts/logs/files.js";
 import { shortName } from "../../parts/chain.js";
 import { Table } from "../../parts/table.js";
@@ -52,6 +52,7 @@ function There({ one }) {
   return html`
     <${Card} title="Process">
       <${Facts} facts=${factsOf(one)} />
+      <${Over} text=${PROCESS_OVER} />
       <div class="row">
         <span class="quiet">Job</span><a href=${to(["jobs", one["job-id"]])}>${one["job-name"]}</a>
         ${box?.spark && html`<${Spark} spark=${box.spark} />`}
@@ -120,6 +121,7 @@ function Subtasks({ told, box, one }) {
         keyOf=${(/** @type {any} */ row) => `${row["vertex-id"]}-${row.subtask}`} empty="No subtask is here."
       />
       <${Bound} shown=${rows.length} total=${total} noun="subtasks" why="the busiest" />
+      <${Over} />
     <//>
   `;
 }

@@ -5,8 +5,8 @@ import { change, to } from "../../base/address.js";
 import { duration, exact } from "../../base/format.js";
 import { html } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
-import { Bound, Card, Facts, missing, Moment } from "../../parts/common.js";
-import { Buffers, Cpu, Figure, Memory } from "../../parts/process_figures.js";
+import { Bound, Card, Facts, missing, Moment, Over } from "../../parts/common.js";
+import { Buffers, Cpu, Figure, Memory, PROCESS_OVER } from "../../parts/process_figures.js";
 import { pageOf, Pages } from "../../parts/pages.js";
 import { Table } from "../../parts/table.js";
 import { isArchive, NotOfArchive } from "./frame.js";
@@ -55,6 +55,7 @@ function All({ query }) {
         empty="There is no TaskManager. A streaming job asks Spark for its own when it starts; a job of BATCH needs none."
       />
     <//>
+    <${Over} text=${PROCESS_OVER} />
     ${body.lost.length > 0 && html`<${Lost} body=${body} />`}
   `;
 }

@@ -5,7 +5,7 @@ import { to } from "../../base/address.js";
 import { exact, share } from "../../base/format.js";
 import { html } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
-import { Card, Facts, missing, Share } from "../../parts/common.js";
+import { Card, Facts, missing, Over, Share } from "../../parts/common.js";
 import { pageOf, Pages } from "../../parts/pages.js";
 import { Sparkline } from "../../parts/charts/spark.js";
 import { Table } from "../../parts/table.js";
@@ -59,9 +59,11 @@ function Pressure({ job, vertex, query }) {
         ]}
       />
       ${past?.body && html`<${Past} body=${past.body} />`}
+      <${Over} text="The levels are those of the last minute. The line has a value for each second." />
     <//>
     <${Card} title="Subtasks, worst first" more=${pages}>
       <${Table} caption="Back pressure of subtasks" columns=${columnsOf(job, vertex)} rows=${body.subtasks} sorted=${AS_TOLD} keyOf=${(/** @type {any} */ one) => one.subtask} />
+      <${Over} />
     <//>
   `;
 }

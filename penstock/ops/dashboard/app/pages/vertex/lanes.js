@@ -5,7 +5,7 @@ import { change, to } from "../../base/address.js";
 import { duration, exact } from "../../base/format.js";
 import { html, useState } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
-import { Bound, Card, missing, Moment, Share, State } from "../../parts/common.js";
+import { Bound, Card, missing, Moment, Over, Share, State } from "../../parts/common.js";
 import { Lanes } from "../../parts/charts/share_lanes.js";
 import { Table } from "../../parts/table.js";
 import { VertexFrame } from "./frame.js";
@@ -43,6 +43,7 @@ function Subtasks({ job, vertex, query }) {
     <//>
     <${Card} title="In numbers">
       <${Table} caption="Time of subtasks" columns=${columnsOf(job, vertex)} rows=${body.subtasks} sorted=${AS_TOLD} keyOf=${(/** @type {any} */ one) => one.subtask} />
+      <${Over} text=${`Now: of the newest ${duration(body.step)}. Mean: over the time that is shown.`} />
     <//>
   `;
 }

@@ -5,7 +5,7 @@ import { change, to } from "../../base/address.js";
 import { byteRate, bytes, count, duration, exact, rate, share } from "../../base/format.js";
 import { html } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
-import { Card, missing, Share, State } from "../../parts/common.js";
+import { Card, missing, Over, Share, SHARES_OVER, State } from "../../parts/common.js";
 import { pageOf, Pages } from "../../parts/pages.js";
 import { Stage } from "../../parts/stages.js";
 import { archivedTable } from "../../parts/subtask_rows.js";
@@ -72,6 +72,7 @@ function All({ job, vertex, query, isArchive }) {
         keyOf=${(/** @type {any} */ one) => one.subtask} sorted=${sortedBy(query, figures)}
         empty=${query.state ? `No subtask is ${query.state}.` : page > 0 ? "There are fewer pages." : "There are none yet: the parallelism is decided when the vertex begins."}
       />
+      <${Over} text=${isArchive ? "Numbers are of the whole time of the last attempt of each subtask." : `Rates: of the last seconds. ${SHARES_OVER} All others: now, or since the attempt began.`} />
     <//>
   `;
 }

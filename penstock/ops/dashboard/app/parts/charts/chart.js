@@ -7,10 +7,11 @@
 
 import { change } from "../../base/address.js";
 import { time, UNKNOWN, utc } from "../../base/format.js";
-import { classes, html, useEffect, useLayoutEffect, useMemo, useRef } from "../../base/html.js";
+import { classes, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../../base/html.js";
 import uPlot from "../../../vendor/uplot.js";
 import { Name } from "../chain.js";
 import { Crosshair, nearest, useMoment } from "./crosshair.js";
+import { usualTop } from "./figures.js";
 import { dataOf, MARKS, onTheme, optionsOf, styleOf, View } from "./plot.js";
 
 /** One crosshair for the charts of a page. */
@@ -44,13 +45,25 @@ export function zoomTo(/** @type {number | null} */ from, /** @type {number | nu
 
 /** @param {ChartProps} props */
 export function Chart(props) {
-  const { title, series, height = 128, hasTimes = true, isStacked = false } = props;
+  const { title, times, series, span, top = null, height = 128, hasTimes = true, isStacked = false } = props;
+  const [isWhole, setWhole] = useState(false);
   const isTold = series.some((one) => one.values.some((value) => value !== null));
+  const usual = useMemo(() => (top === null && !isStacked ? usualTop(times, series, span) : null), [times, series, span[0], span[1], top, isStacked]);
   return html`
     <figure class=${classes("chart", isStacked && "stacked")} aria-label=${title}>
-      <${Plot} ...${props} height=${height + (hasTimes ? 18 : 0)} hasTimes=${hasTimes} isStacked=${isStacked} isTold=${isTold} />
-      <${Legend} ...${props} />
+      <${Plot} ...${props} top=${isWhole ? top : (usual?.top ?? top)} height=${height + (hasTimes ? 18 : 0)} hasTimes=${hasTimes} isStacked=${isStacked} isTold=${isTold} />
+      <${Legend} ...${props} more=${html`${usual && html`<${Peak} peak=${usual.peak} format=${props.format} isWhole=${isWhole} choose=${setWhole} />`}${props.more}`} />
     </figure>
+  `;
+}
+
+/** What is above the scale, which is that of the usual values: else a burst of a minute would make the rest of the line flat. */
+function Peak({ peak, format, isWhole, choose }) {
+  return html`
+    <p class="quiet peak row">
+      <span>highest ${format(peak.value)} at ${time(peak.at * 1000)}${isWhole ? "" : ", above the scale"}</span>
+      <button aria-pressed=${isWhole} onClick=${() => choose(!isWhole)}>Whole scale</button>
+    </p>
   `;
 }
 
@@ -92,7 +105,7 @@ function Plot({ title, times, series, format, span, crosshair, marks = [], isSta
 
   return html`
     <div
-      ref=${place} class=${classes("plot", !isTold && "empty")} style=${{ minHeight: `${height}px` }}
+      ref=${place} class=${classes("plot", !isTold && "empty")} style=${{ minHeight: `${height}px` }} data-top=${top}
       tabindex="0" role="slider" aria-label=${`${title}: moment`} aria-orientation="horizontal"
       onKeyDown=${(/** @type {KeyboardEvent} */ event) => step(event, view, crosshair)}
       onMouseLeave=${() => crosshair.move(null, view)}

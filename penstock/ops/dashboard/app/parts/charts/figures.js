@@ -21,6 +21,32 @@ function highest(/** @type {(number | null)[]} */ values) {
   return found;
 }
 
+/** Three quarters of the values are at most `usual`. One above this multiple of it leaves the scale, which ends at the other multiple. */
+const BURST = 4;
+const ROOM = 1.8;
+const LEAST_VALUES = 8;
+
+/**
+ * The end of a scale for the usual values, and the highest one; null: all values fit on one scale.
+ * @param {number[]} times seconds
+ * @param {Series[]} series
+ * @param {[from: number, to: number]} span
+ */
+export function usualTop(times, series, [from, to]) {
+  const known = /** @type {number[]} */ ([]);
+  let peak = { value: 0, at: 0 };
+  for (const { values } of series) {
+    for (const [place, value] of values.entries()) {
+      if (value === null || value <= 0 || times[place] < from || times[place] > to) continue;
+      known.push(value);
+      if (value > peak.value) peak = { value, at: times[place] };
+    }
+  }
+  if (known.length < LEAST_VALUES) return null;
+  const usual = known.sort((left, right) => left - right)[Math.floor(known.length * 0.75)];
+  return peak.value > BURST * usual ? { top: ROOM * usual, peak } : null;
+}
+
 /**
  * A line for each vertex, those with the highest values of the window first. A vertex looks the same in all charts.
  * @param {History} history

@@ -6,8 +6,8 @@ import { bytes, duration, time } from "../../base/format.js";
 import { classes, html } from "../../base/html.js";
 import { Bound } from "../common.js";
 
-const SIGNS = /** @type {Record<string, string>} */ ({ COMPLETED: "\u2713", FAILED: "\u2715", IN_PROGRESS: "\u25d4" });
-const WORDS = /** @type {Record<string, string>} */ ({ COMPLETED: "completed", FAILED: "failed", IN_PROGRESS: "in progress" });
+const SIGNS = /** @type {Record<string, string>} */ ({ COMPLETED: "\u2713", FAILED: "\u2715", GIVEN_UP: "\u2013", IN_PROGRESS: "\u25d4" });
+const WORDS = /** @type {Record<string, string>} */ ({ COMPLETED: "completed", FAILED: "failed", GIVEN_UP: "given up, as the job needed it no more", IN_PROGRESS: "in progress" });
 
 /**
  * `body`: as `/jobs/:id/checkpoints/strip` tells it. `shown`: the checkpoint that is shown; `restored`: the one that the job began with last.

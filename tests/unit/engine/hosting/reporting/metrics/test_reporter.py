@@ -65,10 +65,19 @@ def run(reporter: MetricReporter, driver: Driver, until_s: float, *tasks: FakeTa
 def test_it_reports_in_intervals_and_updates_rates_every_5_s(driver):
     task = FakeTask()
     run(reporter_of(driver, 10_000), driver, 30, task)
-    assert driver.times == [10, 20, 30]
+    assert driver.times == [0, 10, 20, 30]
     assert task.updates == 6
     assert driver.store.values(VertexScope("j", "v")) == {"0.updates": "6"}
     assert driver.store.values(TaskManagerScope("tm")) == {"answer": "42"}
+
+
+def test_a_new_task_has_metrics_at_the_next_heartbeat(driver):
+    """A rescaled job has no subtasks whose metrics are not there for an interval."""
+    reporter, first, new = reporter_of(driver, 10_000), FakeTask(0), FakeTask(1)
+    for driver.now_s, tasks in ((0, [first]), (6, [first, new]), (7, [first, new])):
+        reporter.tick(driver.now_s, lambda tasks=tasks: tasks)
+    assert driver.times == [0, 6]
+    assert driver.store.values(VertexScope("j", "v")) == {"0.updates": "0", "1.updates": "1"}
 
 
 def test_an_interval_of_0_reports_nothing(driver):

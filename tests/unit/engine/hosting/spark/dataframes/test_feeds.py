@@ -40,10 +40,10 @@ HANG_S = 60.0
 SECRET = new_credentials("feed", "here")
 
 
-def behind(messages):
+def after(messages):
     at = Position()
     for message in messages:
-        at = at.behind(message)
+        at = at.after(message)
     return at
 
 
@@ -116,12 +116,12 @@ def read(stream, count):
 
 @pytest.mark.parametrize("done", [0, 1, 7, 20])
 def test_a_feed_goes_on_from_any_position(done):
-    with a_stream(behind(MESSAGES[:done])) as (driver, stream):
+    with a_stream(after(MESSAGES[:done])) as (driver, stream):
         driver.feeding(MESSAGES, is_counted=True)
         assert read(stream, 20 - done) == MESSAGES[done:]
         assert stream.next() is None
         assert stream.is_over
-        assert stream.position == behind(MESSAGES)
+        assert stream.position == after(MESSAGES)
 
 
 def test_a_closed_stream_and_its_sockets_are_freed_without_a_collection():
@@ -163,7 +163,7 @@ def test_an_end_that_spark_has_not_counted_is_none():
 
 @pytest.mark.parametrize("other", [[b"x", *MESSAGES[1:]], MESSAGES[:2], []])
 def test_a_partition_that_is_not_what_it_was_fails(other):
-    with a_stream(behind(MESSAGES[:4])) as (driver, stream):
+    with a_stream(after(MESSAGES[:4])) as (driver, stream):
         driver.feeding(other)
         with pytest.raises(
             FeedDiffers, match="partition 3 of the DataFrame has changed.*df.write.parquet"
@@ -188,7 +188,7 @@ def test_a_stranger_is_not_read():
             dial("127.0.0.1", driver.told["port"], stranger)
         driver.feeding(MESSAGES[:1])
         reading.join()
-        assert stream.position == behind(MESSAGES[:1])
+        assert stream.position == after(MESSAGES[:1])
 
 
 def test_a_frame_that_is_too_large_is_refused_before_memory_is_taken():
@@ -227,7 +227,7 @@ def all_of(stream):
 @pytest.mark.parametrize("done", [0, 1, 20])
 def test_a_file_is_read_from_any_position(tmp_path, done):
     file = write_partition(str(tmp_path), 3, MESSAGES)
-    stream = SpoolStream(file, behind(MESSAGES[:done]))
+    stream = SpoolStream(file, after(MESSAGES[:done]))
     assert all_of(stream) == MESSAGES[done:]
     assert stream.is_over
 
@@ -238,7 +238,7 @@ def test_two_attempts_write_two_files(tmp_path):
     )
 
 
-@pytest.mark.parametrize("begin", [behind([b"other"]), behind([*MESSAGES, b"more"])])
+@pytest.mark.parametrize("begin", [after([b"other"]), after([*MESSAGES, b"more"])])
 def test_a_position_that_is_not_in_the_file_is_refused(tmp_path, begin):
     file = write_partition(str(tmp_path), 3, MESSAGES)
     with pytest.raises(CheckpointDamaged, match="has changed since it was written"):
@@ -257,4 +257,4 @@ def test_a_file_that_was_changed_or_cut_is_refused(tmp_path):
     with pytest.raises(CheckpointDamaged):
         all_of(SpoolStream(file, Position()))
     with pytest.raises(CheckpointDamaged, match="missing"):
-        SpoolStream(SpoolFile(str(tmp_path), "gone", 10), behind([b"a"]))
+        SpoolStream(SpoolFile(str(tmp_path), "gone", 10), after([b"a"]))

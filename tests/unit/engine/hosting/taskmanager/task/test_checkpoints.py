@@ -65,11 +65,11 @@ def planes():
         one.close()
 
 
-def at(plane, check_goes_on=lambda: None, room=1 << 30, directory="s3://bucket/checkpoints"):
+def at(plane, check_continues=lambda: None, room=1 << 30, directory="s3://bucket/checkpoints"):
     """What an attempt at this TaskManager has."""
     settings = SimpleNamespace(checkpointing=TaskCheckpointing(directory, kept_bytes=room))
     host = SimpleNamespace(data_plane=plane, host_name="127.0.0.1", task_settings=settings)
-    return Handover(SimpleNamespace(host=host, check_goes_on=check_goes_on))
+    return Handover(SimpleNamespace(host=host, check_continues=check_continues))
 
 
 def written(data=DATA, offset=0):

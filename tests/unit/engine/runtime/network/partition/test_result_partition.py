@@ -160,7 +160,7 @@ def test_one_that_was_never_set_up_can_be_released():
 
 def test_it_is_read_whole_when_every_consumer_has_said_so():
     told = []
-    part = pipelined(2, tell_read_whole=lambda: told.append(part.is_read_whole))
+    part = pipelined(2, notify_read_whole=lambda: told.append(part.is_read_whole))
     views = [part.create_view(index, ViewListener()) for index in range(2)]
     views[1].acknowledge_all_records()
     views[1].acknowledge_all_records()

@@ -22,7 +22,7 @@ from penstock.engine.runtime.state.migration import StateOwner
 from penstock.engine.runtime.state.rocks.database import Database, slot_memory
 from penstock.engine.runtime.state.rocks.restore import fetch
 from penstock.engine.runtime.state.snapshot import OperatorSnapshot, RestoredDatabase, Sharing
-from penstock.engine.runtime.state.snapshot_reader import Beside, read_operator
+from penstock.engine.runtime.state.snapshot_reader import OtherParts, read_operator
 from penstock.engine.runtime.state.snapshot_writer import write_operator
 from tests.tools.permissions import open_to_others, umask
 from tests.tools.runtime.keyed_backends import GROUPS, MEMORY, Backends
@@ -220,7 +220,7 @@ def test_rows_of_any_backend_are_restored_piece_by_piece(backends, store, tmp_pa
     snapshot.freeze(plain_dumps)
     written = write_operator(snapshot, store.add, plain_dumps, pickle.loads)
     read = read_operator(
-        OperatorRestore(written.keyed), store.read, ALL, pickle.loads, Beside.READ_AGAIN
+        OperatorRestore(written.keyed), store.read, ALL, pickle.loads, OtherParts.READ_AGAIN
     )
     assert not read.keyed
     rows = []
