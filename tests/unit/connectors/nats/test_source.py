@@ -248,7 +248,7 @@ def test_by_option_it_goes_on_without_messages_that_were_removed(streams, caplog
         run.read(records=2)
         run.close()
     assert run.records == ["e", "f"]
-    assert "behind 1 and before 5 were removed" in caplog.text
+    assert "after 1 and before 5 were removed" in caplog.text
 
 
 def test_another_stream_of_the_same_name_is_told(streams):

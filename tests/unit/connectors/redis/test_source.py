@@ -207,7 +207,7 @@ def test_losses_in_the_middle_and_of_all_are_seen(redis_url, is_emptied):
         else:
             client.xdel("words", "4-0")
     run = SourceRun(source, 1, kept)
-    with pytest.raises(RefusedForGood, match="behind 3-0"):
+    with pytest.raises(RefusedForGood, match="after 3-0"):
         run.read(records=1)
     run.close()
 
@@ -246,7 +246,7 @@ def test_entries_that_are_trimmed_before_they_are_read_end_the_job_unless_it_may
         client.xtrim("words", maxlen=1, approximate=False)
     run = SourceRun(source, 1, kept)
     if fails:
-        with pytest.raises(RefusedForGood, match="behind 2-0, some of them up to 5-0.*trimmed"):
+        with pytest.raises(RefusedForGood, match="after 2-0, some of them up to 5-0.*trimmed"):
             run.read(records=1)
     else:
         run.read(records=1)
