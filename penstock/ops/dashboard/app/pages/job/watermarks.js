@@ -52,7 +52,7 @@ function Vertices({ job }) {
     <${Card} title="Watermarks of the vertices">
       ${hasNone && html`<p class="quiet">No subtask of this job has a watermark: ${rows[0]?.why ?? "it has no vertex"}. A job without event time has none.</p>`}
       <${Table} caption="Watermarks of the vertices" columns=${columnsOf(job)} rows=${rows} keyOf=${(row) => row.id} />
-      <p class="quiet">The watermark of a source is what it sends; that of another vertex is what it got. Lag: how far the lowest one is behind the clock.</p>
+      <p class="quiet">The watermark of a source is what it sends; that of another vertex is what it got. Lag: how far the lowest one is behind the clock now.</p>
     <//>
   `;
 }

@@ -5,7 +5,7 @@ import { to } from "../../base/address.js";
 import { count, exact } from "../../base/format.js";
 import { html } from "../../base/html.js";
 import { useLive } from "../../base/live.js";
-import { Bound, Card, Facts, missing, Moment } from "../../parts/common.js";
+import { Bound, Card, Facts, missing, Moment, Over } from "../../parts/common.js";
 import { Table } from "../../parts/table.js";
 import { VertexFrame } from "./frame.js";
 
@@ -46,6 +46,7 @@ function Skew({ job, vertex }) {
       <${Bound} shown=${body.shown} total=${body.reported} noun="subtasks" why="those with most records" />
       ${body.reported < body.total && html`<p class="quiet">${exact(body.total - body.reported)} of ${exact(body.total)} subtasks have not reported yet.</p>`}
       ${!body.keyed && html`<p class="quiet">Key groups: ${body.why["key-groups"]}.</p>`}
+      <${Over} text="Records: of each subtask since its attempt began." />
     <//>
   `;
 }
