@@ -128,7 +128,7 @@ def test_half_characters_become_escapes_that_every_file_takes(told):
     text.encode()
 
 
-@pytest.mark.parametrize("told", [traceback_of, told_to_user])
+@pytest.mark.parametrize("told", [traceback_of, text_for_user])
 def test_an_error_of_ours_is_named_without_its_module_but_one_of_the_user_with_it(told):
     text = told(raised(ConfigurationError("no such option"), KeyError("x")))
     assert "\nConfigurationError: no such option" in f"\n{text}"
