@@ -124,8 +124,10 @@ class SourceFigures:
         return None if event_ms is None or fetched_ms is None else fetched_ms - event_ms
 
     def _watermark_lag(self) -> int | None:
+        """None before the first watermark, and after the last one, which is no time."""
         watermark_ms = self._watermark_ms()
-        return None if watermark_ms == MIN_WATERMARK else self._until_ms() - watermark_ms
+        is_time = MIN_WATERMARK < watermark_ms < MAX_WATERMARK
+        return self._until_ms() - watermark_ms if is_time else None
 
 
 # ---------------------------------------------------------------------- operator

@@ -9,6 +9,7 @@ from typing import Final
 
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.states import ExecutionState
+from penstock.engine.model.texts.bounded_text import shortened
 from penstock.engine.model.texts.error_text import headline_of
 from penstock.engine.model.texts.redaction import without_credentials
 from penstock.ops.jobs.diagnosis.words import at_start, lasting, since_text, subtask_of
@@ -155,7 +156,7 @@ def last_failure_of(job: JobSnapshot) -> str:
 
 def _cause(seen: FailureSeen) -> str:
     text = headline_of(seen.failure.text, seen.failure.kind)
-    return without_credentials(text)[:_MOST_OF_CAUSE].rstrip(".")
+    return shortened(without_credentials(text).rstrip("."), _MOST_OF_CAUSE)
 
 
 def _place(seen: FailureSeen) -> tuple[VertexId, int] | None:

@@ -334,7 +334,7 @@ def test_a_part_that_cannot_be_sent_fails_the_task_and_leaves_nothing(object_sto
     [
         (("s3://bucket", "s3://no-such-bucket"), r"'s3://no-such-bucket/out': .*NoSuchBucket"),
         (("s3://bucket/out", "s3://"), "names no bucket"),
-        (("scheme=http&", "tls_verify_certificates=false&scheme=http&"), "boto3 is not told"),
+        (("scheme=http&", "tls_verify_certificates=false&scheme=http&"), "boto3 does not take"),
         (("region=us-east-1", "region=us-east-1&endpoint_override=127.0.0.1%3A1"), "connect"),
     ],
 )

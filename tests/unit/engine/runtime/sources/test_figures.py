@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from penstock.engine.runtime.elements import MIN_WATERMARK, NO_TIMESTAMP, RowBatch, Watermark
+from penstock.engine.runtime.elements import (
+    MAX_WATERMARK,
+    MIN_WATERMARK,
+    NO_TIMESTAMP,
+    RowBatch,
+    Watermark,
+)
 from penstock.engine.runtime.sources.operator import SourceFigures, StandStill
 
 
@@ -73,3 +79,8 @@ def test_the_clock_of_a_source_stands_still_while_it_may_not_read():
     still.end(30)
     still.end(35)
     assert still.clock(40) == 20
+
+
+def test_the_last_watermark_is_no_time_that_something_lags(source):
+    source.watermark = MAX_WATERMARK
+    assert source.values()["watermarkLag"] is None
