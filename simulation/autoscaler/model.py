@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from penstock.engine.model.ids import VertexId
+from penstock.engine.model.ids import DataSetId, VertexId
 from penstock.ops.autoscaler.rules.samples import Topology, VertexSample
 from penstock.ops.jobs.snapshots import InputFacts, VertexFacts
 
@@ -88,7 +88,9 @@ class ModelJob:
                 name,
                 (),
                 tuple(
-                    InputFacts(VertexId(one), "HASH" if vertex.is_keyed else "FORWARD", "")
+                    InputFacts(
+                        VertexId(one), "HASH" if vertex.is_keyed else "FORWARD", "", DataSetId(one)
+                    )
                     for one in vertex.inputs
                 ),
             )

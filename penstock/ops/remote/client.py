@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hmac
 import http.client
 import json
+import os
 import re
+import secrets
 import ssl
 import time
 import urllib.error
@@ -20,11 +23,15 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from penstock.engine.hosting.network.wire.addresses import is_loopback
+from penstock.engine.hosting.os.socket_owners import owners_of_listeners
 from penstock.engine.model.elastic import ParallelismBounds
 from penstock.engine.model.errors import PenstockError
+from penstock.ops.rest.address_book import proof_of
 
 T = TypeVar("T")
 _TIMEOUT_S: Final = 30.0
+_ROOT: Final = 0
+"""Nothing is hidden from it."""
 _NAME: Final = re.compile(r"filename\*=UTF-8''(\S+)")
 _RANGE: Final = re.compile(r"bytes (\d+)-")
 _NO_NEWS: Final = "Internal server error."
@@ -88,6 +95,9 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 class RestClient:
     """Asks one REST server. One of this machine is asked directly, whatever proxy is set. Redirects are refused.
+
+    Nothing but questions goes to a server of this machine that is another user's (and not root's) before it has proved that it has the
+    token: a stranger who listens there would get the token, or the program.
 
     `address`: for example `http://localhost:8081`. `token`: shown with requests that change something, and with all requests to
     other machines.
@@ -197,6 +207,25 @@ class RestClient:
             raise OperationFailed(failure.get("stack-trace") or "the operation failed")
         return result
 
+    def _refuse_strangers(self) -> None:
+        """Raises: RemoteError: another user's process listens there, and does not prove itself. OSError."""
+        place = urlsplit(self.address)
+        port = place.port or (443 if place.scheme == "https" else 80)
+        owners = owners_of_listeners(place.hostname or "", port)
+        if owners and owners <= {_ROOT, os.geteuid()}:
+            return
+        nonce = secrets.token_hex(16)
+        if self.token is not None:
+            proof = self.get("/proof", nonce=nonce)["proof"]
+            if hmac.compare_digest(proof, proof_of(self.token, nonce, port)):
+                return
+        who = " and ".join(f"user {one}" for one in sorted(owners)) or "somebody"
+        raise RemoteError(
+            f"{self.address} is listened at by {who}, not by this user, and it does not prove that "
+            "it has the token. Nothing was sent to it. Name the driver that is meant with -m, and "
+            "its token with --token."
+        )
+
     @contextlib.contextmanager
     def _opened(
         self,
@@ -217,6 +246,8 @@ class RestClient:
         if self.token is not None and not (self._is_here and method == "GET"):
             headers["Authorization"] = f"Bearer {self.token}"
         try:
+            if self._is_here and ("Authorization" in headers or isinstance(body, bytes)):
+                self._refuse_strangers()
             request = urllib.request.Request(url, data, headers, method=method)
             with self._opener.open(request, timeout=self._timeout_s) as answer:
                 yield answer

@@ -5,6 +5,7 @@ Source: none in Flink, whose users give clients an address; Jupyter keeps its ru
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import tempfile
@@ -41,6 +42,11 @@ class KnownDriver:
     def is_stopped(self) -> bool:
         """Whether a signal or a debugger has stopped the process. Linux only."""
         return _state_of(self.pid) in {"T", "t"}
+
+
+def proof_of(token: str, nonce: str, port: int) -> str:
+    """Return what only who has the token can say: that its server listens at this port. `nonce`: chosen by who asks."""
+    return hmac.new(token.encode(), f"penstock {port} {nonce}".encode(), "sha256").hexdigest()
 
 
 def folder() -> Path:

@@ -69,7 +69,7 @@ class Route:
     @property
     def needs_leader(self) -> bool:
         """Whether only a driver that leads its job can answer. The others are about this process."""
-        own = {"/config", "/openapi.json", "/session", "/cluster"}
+        own = {"/config", "/openapi.json", "/proof", "/session", "/cluster"}
         return self.path not in own and "/jobmanager/" not in self.path
 
 
@@ -157,6 +157,7 @@ _DRIVER: Final = (
         ("/switches", dashboard.switches, "Switches of a demonstration. Not in Flink."),
         ("PUT /switches/{name}", dashboard.turn, "Turn one on or off. Not in Flink."),
         ("/config", handlers.dashboard_config, "What the dashboard may do."),
+        ("/proof?nonce", handlers.proof, "That the server has the token. Not in Flink."),
         ("DELETE /cluster", session.shut_down, "End a session; refused by other drivers."),
         ("/slots?jobid", dashboard.slots,
          "TaskManagers, their slots, and who shares each. Not in Flink."),

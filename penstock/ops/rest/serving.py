@@ -15,7 +15,8 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from penstock.engine.hosting.network.wire.acceptor import Complaints, is_of_this_user
+from penstock.engine.hosting.network.wire.acceptor import Complaints
+from penstock.engine.hosting.os.socket_owners import is_of_this_user
 from penstock.engine.hosting.os.waiting import is_in_a_hurry
 from penstock.engine.model.config import Settings
 from penstock.engine.model.options.rest import RestOptions
@@ -126,7 +127,7 @@ def _is_standby() -> bool:
 def server_of(settings: Settings, access: Access, address: str) -> Server:
     """Return a server that answers the REST API; its `run` serves until `should_exit` is set."""
     operations = Operations(settings.get(RestOptions.STORE_DURATION) / 1000)
-    driver = Driver(JOB_REGISTRY, settings, operations, address)
+    driver = Driver(JOB_REGISTRY, settings, operations, address, access.token)
     described = Route("GET", "/openapi.json", lambda *_: document(ROUTES), "This document.")
     routes = (described, *ROUTES)
     most_bytes = settings.get(RestOptions.MAX_CONTENT)

@@ -1,6 +1,7 @@
 """What a session refuses before it opens a submission, and what it says of one that cannot be opened."""
 
 import json
+import os
 import pickle
 import urllib.error
 import urllib.request
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.ops.remote import client as client_module
+from penstock.ops.remote.client import RemoteError, RestClient
 from penstock.ops.remote.session_client import own_versions
 from penstock.ops.rest import server
 from penstock.ops.rest.session_place import MEDIA
@@ -70,6 +73,18 @@ def test_another_user_needs_the_token_whatever_the_rule(session, mark, monkeypat
     assert status == 202
     outcome(session.client, told["request-id"])
     assert mark.exists()
+
+
+def test_a_session_proves_to_other_users_that_it_has_the_token(session, monkeypatch):
+    """As its client sees it that does not learn whose process listens."""
+    monkeypatch.setattr(client_module, "owners_of_listeners", lambda *_: {os.geteuid() + 1})
+    address, token = session.client.address, server.current_server().token
+    for known, answer in (
+        (token, "not found"),
+        ("another", "does not prove that it has the token"),
+    ):
+        with pytest.raises(RemoteError, match=answer):
+            RestClient(address, known).change("PATCH", f"/jobs/{'0' * 32}")
 
 
 @pytest.mark.parametrize("name", ["penstock", "python", "pyspark"])

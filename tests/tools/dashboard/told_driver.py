@@ -56,7 +56,9 @@ class ToldDriver:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._port = self._listening.getsockname()[1]
         self.address = f"http://localhost:{self._port}"
-        self.driver = Driver(self.job_registry, self.settings, self.operations, self.address)
+        self.driver = Driver(
+            self.job_registry, self.settings, self.operations, self.address, "token"
+        )
         self._access = access_of("others", "t", "localhost")
         self.is_standby = False
         self.start()

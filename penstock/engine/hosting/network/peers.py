@@ -26,7 +26,6 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.engine.hosting.network.connection import DataConnection, WriteLoop
-from penstock.engine.hosting.network.wire.acceptor import refusal_of
 from penstock.engine.hosting.network.wire.dialling import (
     Proven,
     closed_on_error,
@@ -34,6 +33,7 @@ from penstock.engine.hosting.network.wire.dialling import (
     received,
 )
 from penstock.engine.hosting.network.wire.handshake import ROLE_DATA, Credentials
+from penstock.engine.hosting.os.socket_owners import refusal_of
 from penstock.engine.model.errors import AuthenticationError, PartitionConnectionError
 from penstock.engine.model.ids import ResourceId, TaskManagerLocation
 

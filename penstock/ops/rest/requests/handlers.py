@@ -33,18 +33,20 @@ from penstock.ops.jobs.views import (
 from penstock.ops.jobs.views.taskmanagers import present
 from penstock.ops.metrics.entities import TaskManagerScope
 from penstock.ops.registry.job_registry import JobRegistry
+from penstock.ops.rest.address_book import proof_of
 from penstock.ops.rest.answers import Asked, RestError
 from penstock.ops.rest.operations import Operations, throwable
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What requests may ask. `address`: of this server, for links."""
+    """What requests may ask. `address`: of this server, for links. `token`: whoever shows it may change something."""
 
     job_registry: JobRegistry
     settings: Settings
     operations: Operations
     address: str
+    token: str
 
     def now(self) -> DriverSnapshot:
         return self.job_registry.snapshot()
@@ -146,6 +148,15 @@ def dashboard_config(driver: Driver, _asked: Asked) -> Any:
         may={action for action, is_on in switches.items() if is_on},
         is_elastic=any(one.rescales is not None for one in driver.now().jobs),
     )
+
+
+def proof(driver: Driver, asked: Asked) -> Any:
+    """`/proof?nonce=`: a client asks before it shows the token to a process of another user."""
+    return {"proof": proof_of(driver.token, asked.query.get("nonce", ""), _port_of(driver.address))}
+
+
+def _port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
 
 
 def jobmanager_config(driver: Driver, _asked: Asked) -> Any:

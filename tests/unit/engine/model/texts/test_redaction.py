@@ -36,6 +36,7 @@ def test_the_rule_for_the_token_is_no_secret():
         "spark.ssl.keyPassword", "my.PASSWORD", "DB_PASSWORD",
         "properties.sasl.jaas.config", "AWS_SECRET_ACCESS_KEY",
         "GITHUB_TOKEN", "high-availability.zookeeper.auth-params",
+        "mq.pwd", "smtp.pass", "redis.auth", "client.pem", "DB_PASS",
     ],
 )  # fmt: skip
 def test_secrets_of_other_software_are_not_shown(key):
@@ -78,6 +79,22 @@ def test_hiding_twice_hides_no_more(text):
         ("got Authorization: Bearer abc.d-e= there", f"got Authorization: Bearer {HIDDEN} there"),
         ("{'Authorization': 'Basic dTpw'}", f"{{'Authorization': 'Basic {HIDDEN}'}}"),
         ("https://h/x?sv=1&sig=pw&se=2 failed", f"https://h/x?sv=1&sig={HIDDEN}&se=2 failed"),
+        ("cannot log in: password: pw, user: me", f"cannot log in: password: {HIDDEN}, user: me"),
+        ("db:\n  pwd: 'pw'\n  port: 1", f"db:\n  pwd: '{HIDDEN}'\n  port: 1"),
+        (
+            "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=pw==;EndpointSuffix=b",
+            f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={HIDDEN};EndpointSuffix=b",
+        ),
+        (
+            "POST https://hooks.slack.com/services/T0/B0/x failed",
+            f"POST https://hooks.slack.com/{HIDDEN} failed",
+        ),
+        ("'https://discord.com/api/webhooks/1/x'", f"'https://discord.com/api/webhooks/{HIDDEN}'"),
+        (
+            "https://a.webhook.office.com/webhookb2/x@y/z",
+            f"https://a.webhook.office.com/webhookb2/{HIDDEN}",
+        ),
+        ("see https://docs/guides/webhook.html", "see https://docs/guides/webhook.html"),
         ("unexpected token: 'foo', key=value", "unexpected token: 'foo', key=value"),
         ("Authorization: Bearer <token>", "Authorization: Bearer <token>"),
         ("password = read()", "password = read()"),

@@ -10,7 +10,7 @@ from penstock.ops.rest.requests.handlers import Driver
 
 def driver(folder=None):
     settings = {} if folder is None else {"penstock.web.switches": str(folder)}
-    return Driver(None, Settings(settings), None, "")
+    return Driver(None, Settings(settings), None, "", "")
 
 
 def told(of):

@@ -15,12 +15,12 @@ from itertools import repeat
 
 import pytest
 
-from penstock.engine.hosting.network.wire import acceptor
 from penstock.engine.hosting.network.wire import acceptor as module
 from penstock.engine.hosting.network.wire.acceptor import MAX_UNPROVEN, Acceptor, Complaints
 from penstock.engine.hosting.network.wire.dialling import dial, introduced
 from penstock.engine.hosting.network.wire.handshake import ROLE_DATA, ROLE_FEED, hello
 from penstock.engine.hosting.network.wire.tls import client_context
+from penstock.engine.hosting.os import socket_owners
 from penstock.engine.model.errors import AuthenticationError
 from tests.tools.identities import new_credentials
 from tests.tools.relay import closed_by_peer
@@ -213,7 +213,7 @@ def test_over_a_unix_socket_only_processes_of_this_user_are_accepted(tmp_path, m
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(tmp_path / "socket"))
     server.listen()
-    monkeypatch.setattr(acceptor.os, "geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr(socket_owners.os, "geteuid", lambda: os.getuid() + 1)
     with (
         closing(Acceptor([server], SECRET, ROLE_DATA, lambda _: None).start()),
         socket.socket(socket.AF_UNIX) as theirs,

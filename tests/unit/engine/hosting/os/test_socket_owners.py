@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from penstock.engine.hosting.network.wire import acceptor
-from penstock.engine.hosting.network.wire.acceptor import is_of_this_user
+from penstock.engine.hosting.os import socket_owners
+from penstock.engine.hosting.os.socket_owners import is_of_this_user, owners_of_listeners
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel is asked")
 
@@ -89,6 +89,23 @@ def test_before_it_is_accepted_the_other_end_belongs_to_nobody():
             assert is_of_this_user(sock)
 
 
+@pytest.mark.parametrize(("family", "address"), ENDS[:2])
+def test_whose_process_listens_is_known_before_anybody_dials(family, address):
+    with socket.socket(family) as listening:
+        listening.bind(address)
+        port = listening.getsockname()[1]
+        assert owners_of_listeners(address[0], port) == set()
+        listening.listen()
+        assert owners_of_listeners(address[0], port) == {os.geteuid()}
+        assert owners_of_listeners("localhost", port) <= {os.geteuid()}
+    assert owners_of_listeners(address[0], port) == set()
+
+
+def test_a_listener_at_all_addresses_is_one_at_this_address_too():
+    with socket.create_server(("0.0.0.0", 0)) as listening:
+        assert owners_of_listeners("127.0.0.1", listening.getsockname()[1]) == {os.geteuid()}
+
+
 def test_who_dialled_over_ipv4_is_seen_by_a_listener_of_both_families():
     with socket.socket(socket.AF_INET6) as listening:
         listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -104,15 +121,15 @@ def test_who_dialled_over_ipv4_is_seen_by_a_listener_of_both_families():
 def test_a_user_whom_the_kernel_shows_for_strangers_is_not_vouched_for(monkeypatch):
     """Users of other user namespaces all have this number here."""
     with accepted(socket.AF_INET, ("127.0.0.1", 0)) as (sock, _):
-        monkeypatch.setattr(acceptor, "_overflow_user", os.geteuid)
+        monkeypatch.setattr(socket_owners, "_overflow_user", os.geteuid)
         assert not is_of_this_user(sock)
 
 
 def test_over_a_unix_socket_that_user_is_refused(monkeypatch):
     with accepted(socket.AF_UNIX, b"\0penstock-test-of-strangers") as (sock, _):
-        assert acceptor.refusal_of(sock) is None
-        monkeypatch.setattr(acceptor, "_overflow_user", os.geteuid)
-        assert "stands for every user of other namespaces" in acceptor.refusal_of(sock)
+        assert socket_owners.refusal_of(sock) is None
+        monkeypatch.setattr(socket_owners, "_overflow_user", os.geteuid)
+        assert "stands for every user of other namespaces" in socket_owners.refusal_of(sock)
 
 
 def test_where_the_kernel_does_not_answer_nobody_is_vouched_for(monkeypatch):
@@ -120,7 +137,7 @@ def test_where_the_kernel_does_not_answer_nobody_is_vouched_for(monkeypatch):
         raise PermissionError("no netlink here")
 
     with accepted(socket.AF_INET, ("127.0.0.1", 0)) as (sock, _):
-        monkeypatch.setattr(acceptor.socket, "socket", refused)
+        monkeypatch.setattr(socket_owners.socket, "socket", refused)
         assert not is_of_this_user(sock)
 
 
