@@ -80,7 +80,7 @@ def test_a_session_proves_to_other_users_that_it_has_the_token(session, monkeypa
     monkeypatch.setattr(client_module, "owners_of_listeners", lambda *_: {os.geteuid() + 1})
     address, token = session.client.address, server.current_server().token
     for known, answer in (
-        (token, "not found"),
+        (token, "Job could not be found"),
         ("another", "does not prove that it has the token"),
     ):
         with pytest.raises(RemoteError, match=answer):
