@@ -1,6 +1,7 @@
 """Flink's own dashboard, unchanged, in a headless Chromium: every page of a job on Spark, without a failed request or an error."""
 
 import http.server
+import json
 import mimetypes
 import threading
 import urllib.error
@@ -11,6 +12,7 @@ import pytest
 from playwright.sync_api import Error as BrowserError
 
 from tests.tools.dashboard.browser import Looking, chromium
+from tests.tools.waiting import wait_until
 
 pytestmark = [pytest.mark.foreign, pytest.mark.spark]
 
@@ -111,6 +113,33 @@ def test_every_page_shows_its_data(dashboard, program):
         tab = Looking(browser, viewport={"width": 1600, "height": 1200})
         for page, text in PAGES.items():
             shows(tab, f"{address}/#/{page.format(**known)}", text.format(**known))
+        tab.close()
+    assert failed == []
+
+
+RESCALES = {"Overview": "Rescale Counts", "History": "COMPLETED", "Summary": "Rescale Duration"}
+"""The tabs of the page of rescales, and a text of each."""
+
+
+def test_the_rescales_of_a_job_are_shown(dashboard, program):
+    address, failed = dashboard
+    path = f"{program.address}/jobs/{program.job}/resource-requirements"
+    wanted = program.get(f"/jobs/{program.job}/resource-requirements")
+    for bounds in wanted.values():
+        bounds["parallelism"]["upperBound"] = 1
+    headers = {"Content-Type": "application/json"}
+    asked = urllib.request.Request(path, json.dumps(wanted).encode(), headers, method="PUT")
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        assert answer.status == 200
+    history = f"/jobs/{program.job}/rescales/history"
+    wait_until(lambda: program.get(history), "the job is not rescaled")
+    with chromium() as browser:
+        tab = Looking(browser, viewport={"width": 1600, "height": 1200})
+        page = f"{address}/#/job/running/{program.job}/rescales"
+        shows(tab, page, RESCALES["Overview"])
+        for name, text in RESCALES.items():
+            tab.page.get_by_role("tab", name=name).last.click()
+            tab.page.wait_for_function("it => document.body.textContent.includes(it)", arg=text)
         tab.close()
     assert failed == []
 
