@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 PROGRAM = Path(__file__).parents[2] / "examples" / "demo.py"
 ILLNESSES = {
     "slow-operator": "'price' limits the job",
-    "skewed-key": "of 'total of each customer -> Filter -> Sink: Print to Std. Out' is skewed",
+    "skewed-key": "of them with the key 7; 'check' waits for it.",
     "late-source": "of 'Source: market",
     "failing-function": "of 'check' has failed",
 }
@@ -35,13 +35,14 @@ def test_a_switch_makes_the_job_ill_and_the_page_says_of_what(demo, look, tmp_pa
     env.use_executor(MiniCluster(2).executor())
     demo.totals(env, tmp_path)
     with rest_server(**{"penstock.web.switches": str(tmp_path)}) as server:
-        job = env.execute_async("orders to totals")
+        job, tab = env.execute_async("orders to totals"), look()
         try:
-            tab = look().at(server, f"#/jobs/{job.get_job_id()}").shows("RUNNING", ".badge")
+            tab.at(server, f"#/jobs/{job.get_job_id()}").shows("RUNNING", ".badge")
             tab.page.get_by_role("switch", name=name).check()
             tab.shows(ILLNESSES[name], ".verdict")
             tab.page.get_by_role("switch", name=name).uncheck()
         finally:
+            tab.page.goto("about:blank")  # Before its server ends.
             job.cancel().result()
 
 
@@ -58,4 +59,5 @@ def test_it_ends_in_peace_when_it_is_cancelled_on_its_page(demo, look, tmp_path,
         tab.page.locator("dialog").get_by_role("button", name="Cancel").press("Enter")
         tab.shows("CANCELED", ".badge")
         running.join()
+        tab.page.goto("about:blank")
     assert "The demonstration has ended." in capfd.readouterr().out
