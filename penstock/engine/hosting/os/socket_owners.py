@@ -23,6 +23,7 @@ _IS_REQUEST: Final = 1
 _ANY_STATE: Final = 0xFFFFFFFF
 _ESTABLISHED: Final = 1
 _LISTENS: Final = 10
+_ANY_IPV4: Final = "0.0.0.0"  # ruff: ignore[hardcoded-bind-all-interfaces]
 _ANSWER_S: Final = 1.0
 _NOBODY: Final = 65534
 """How Linux shows a user of another user namespace by default."""
@@ -75,7 +76,7 @@ def owners_of_listeners(host: str, port: int) -> set[int]:
     """
     found: set[int] = set()
     for family, *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        nobody = "::" if family == socket.AF_INET6 else "0.0.0.0"  # ruff: ignore[hardcoded-bind-all-interfaces]
+        nobody = "::" if family == socket.AF_INET6 else _ANY_IPV4
         user = _owner(family, (str(place[0]), port), (nobody, 0), _LISTENS)
         found |= set() if user is None else {user}
     return found
