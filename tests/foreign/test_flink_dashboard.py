@@ -131,8 +131,12 @@ def test_the_rescales_of_a_job_are_shown(dashboard, program):
     asked = urllib.request.Request(path, json.dumps(wanted).encode(), headers, method="PUT")
     with urllib.request.urlopen(asked, timeout=60) as answer:
         assert answer.status == 200
-    history = f"/jobs/{program.job}/rescales/history"
-    wait_until(lambda: program.get(history), "the job is not rescaled")
+
+    def is_rescaled():
+        kept = program.get(f"/jobs/{program.job}/rescales/history")
+        return any(one["terminalState"] == "COMPLETED" for one in kept)
+
+    wait_until(is_rescaled, "the job is not rescaled")
     with chromium() as browser:
         tab = Looking(browser, viewport={"width": 1600, "height": 1200})
         page = f"{address}/#/job/running/{program.job}/rescales"
