@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -146,7 +147,7 @@ class Hash(Partitioner):
             places = self._channels_of_columns(batch)
             if self.is_sampled:
                 some = batch.slice(0, _SAMPLED)
-                self._take_sample(self._keys.keys_of(some), places[:_SAMPLED].tolist())
+                self._take_sample(lambda: self._keys.keys_of(some), places[:_SAMPLED].tolist())
             return split_by(self._pruned(batch), places)
         keys = self._keys.keys_of_rows(batch.values)
         try:
@@ -154,22 +155,20 @@ class Hash(Partitioner):
         except RefusedKey as error:
             raise self._keys.refused_key(error, keys, batch.values) from None
         if self.is_sampled:
-            self._take_sample(keys[:_SAMPLED], channels[:_SAMPLED])
+            self._take_sample(lambda: keys[:_SAMPLED], channels[:_SAMPLED])
         return split_rows(batch, channels, self._channels)
 
-    def _take_sample(self, keys: list[Any], channels: list[int]) -> None:
+    def _take_sample(self, keys_of: Callable[[], list[Any]], channels: list[int]) -> None:
         self.is_sampled = False
-        try:
-            counts = Counter(keys).most_common(_MOST_KEYS)
-        except TypeError:  # Keys of such a type have a hash of ours, not of Python's.
-            return
-        records = Counter(channels)
-        self.sample = tuple(
-            SampledKey(key, channel, count, records[channel])
-            for key, count in counts
-            if count > 1 and count >= _LEAST_SHARE * len(keys)
-            for channel in (channels[keys.index(key)],)
-        )
+        # A sample never fails a job: a key may have a hash of ours and none of Python's, or be a time that Python lacks.
+        with suppress(Exception):
+            keys, records = keys_of(), Counter(channels)
+            self.sample = tuple(
+                SampledKey(key, channel, count, records[channel])
+                for key, count in Counter(keys).most_common(_MOST_KEYS)
+                if count > 1 and count >= _LEAST_SHARE * len(keys)
+                for channel in (channels[keys.index(key)],)
+            )
 
     def _pruned(self, batch: ColumnBatch) -> ColumnBatch:
         """The batch with the wanted columns only. If one is missing, the batch is left whole: the reader can give a better error."""

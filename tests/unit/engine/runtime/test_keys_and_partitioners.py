@@ -175,6 +175,24 @@ def test_keys_of_which_none_stands_out_and_keys_without_a_hash_of_python_are_no_
         assert (by_key.sample, by_key.is_sampled) == ((), False)
 
 
+def test_a_sample_that_cannot_be_taken_fails_nothing(monkeypatch):
+    """The hash of a column needs no Python values, and a sample does."""
+    batch = ColumnBatch(pa.record_batch({"a": ["hot"] * 9 + ["cold"]}))
+    plain = dict(Hash(KeySelection(("a",)), 4, 128).split(batch))
+
+    def has_none(*_):
+        raise OverflowError("Python has no such value")
+
+    monkeypatch.setattr(KeySelection, "keys_of", has_none)
+    by_key = Hash(KeySelection(("a",)), 4, 128)
+    by_key.is_sampled = True
+    found = dict(by_key.split(batch))
+    assert {channel: part.data for channel, part in found.items()} == {
+        channel: part.data for channel, part in plain.items()
+    }
+    assert (by_key.sample, by_key.is_sampled) == ((), False)
+
+
 def test_only_the_columns_that_are_read_are_sent():
     batch = ColumnBatch(pa.record_batch({"a": [1, 2, 3], "b": [4, 5, 6]}), np.arange(3))
     for columns, sent in [(("a",), ["a"]), (None, ["a", "b"]), (("a", "missing"), ["a", "b"])]:
