@@ -473,9 +473,8 @@ def info(one: Target, _: argparse.Namespace) -> Answer:
     with suppress(RemoteError):  # A history server has no metrics.
         lines += [_totals(one, details)] if is_ended else []
     read: dict[str, int] = {}
-    with suppress(
-        RemoteError
-    ):  # Flink has no such path, and counts what a source reads as nothing.
+    # Flink has no such path, and counts what a source reads as nothing.
+    with suppress(RemoteError):
         nodes = one.client.get(f"{one.path}/graph")["nodes"]
         read = {node["id"]: node["total"]["records-in"] for node in nodes}
     for vertex in details["vertices"]:
