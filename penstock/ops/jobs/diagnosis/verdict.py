@@ -115,14 +115,24 @@ def _illnesses(job: JobSnapshot, found: Verdict, figures: Figures) -> Iterator[s
     if found.straggler is not None and found.straggler.is_slow:
         yield found.straggler.sentence()
     for one in found.skewed:
-        if one not in explained and _is_waited_for(job, one.vertex_id, found.shares):
+        if one not in explained and _is_waited_for(job, one.vertex_id, found.shares, limits):
             yield one.sentence()
 
 
-def _is_waited_for(job: JobSnapshot, vertex_id: VertexId, shares: AllShares) -> bool:
-    """Whether somebody waits for a vertex. Otherwise its skew costs nothing: a job with few keys always has one."""
-    inputs = next(one.facts.inputs for one in job.vertices if one.facts.vertex_id == vertex_id)
-    return any(shares.get(one.source, NO_SHARES).blocked >= BLOCKED for one in inputs)
+def _is_waited_for(
+    job: JobSnapshot, vertex_id: VertexId, shares: AllShares, limits: tuple[Limit, ...]
+) -> bool:
+    """Whether somebody waits for a vertex, and not for one that limits the job.
+
+    Otherwise its skew costs nothing: a job with few keys always has one.
+    """
+    explained = {name for limit in limits for name in limit.upstream}
+    by_id = {one.facts.vertex_id: one.facts for one in job.vertices}
+    return any(
+        shares.get(one.source, NO_SHARES).blocked >= BLOCKED
+        and by_id[one.source].name not in explained
+        for one in by_id[vertex_id].inputs
+    )
 
 
 def _is_of(skew: Skew, limit: Limit) -> bool:

@@ -3,9 +3,11 @@
 import pytest
 
 from penstock.engine.model.graph.job_graph import JobType
+from penstock.engine.model.ids import VertexId
 from penstock.ops.jobs.diagnosis.history import Since
 from penstock.ops.jobs.diagnosis.verdict import verdict_on
 from penstock.ops.jobs.diagnosis.watermarks import Figures, Stand
+from penstock.ops.jobs.snapshots import InputFacts, VertexFacts
 from tests.tools.observation.job_records import BEGAN, SINK, SOURCE, ToldJob, attempt
 
 BUSY = {"busy_ms_per_s": 980.0, "idle_ms_per_s": 20.0}
@@ -73,6 +75,29 @@ def test_skew_for_which_nobody_waits_is_no_illness():
             "Subtask 1 of 'Reduce -> Sink: <out>' is skewed: it gets 9,000 records, and the usual "
             "one gets none."
         ),
+    )
+
+
+def test_skew_beside_the_vertex_for_which_others_wait_is_no_illness():
+    limit, skewed = VertexId("c" * 32), VertexId("d" * 32)
+    edge = InputFacts(SOURCE, "HASH", "pipelined_bounded", "data set")
+    vertices = [VertexFacts(SOURCE, "Source", 2, 128, "default", (), ())]
+    for vertex_id, name in ((limit, "slow"), (skewed, "skewed")):
+        vertices.append(VertexFacts(vertex_id, name, 2, 128, "default", (), (edge,)))
+    told = ToldJob(vertices=tuple(vertices)).status("RUNNING")
+    told.runs(vertices=[SOURCE, limit, skewed])
+    few, many = IDLE | {"records_in": 0}, HALF | {"records_in": 9000}
+    for vertex_id, figures in (
+        (SOURCE, (BLOCKED,) * 2),
+        (limit, (BUSY,) * 2),
+        (skewed, (few, many)),
+    ):
+        for subtask, counters in enumerate(figures):
+            told.has(attempt(vertex_id, subtask), **counters)
+    verdict = on(told)
+    assert [one.vertex_id for one in verdict.skewed] == [skewed]
+    assert verdict.sentences == (
+        "'slow' limits the job: its subtask 1 is busy 98%; 'Source' waits for it.",
     )
 
 
