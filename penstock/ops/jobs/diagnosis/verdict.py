@@ -80,7 +80,8 @@ def verdict_on(job: JobSnapshot, since: Since, figures: Figures = NO_FIGURES) ->
 def _with_sentences(job: JobSnapshot, found: Verdict, figures: Figures) -> Verdict:
     if job.status.is_terminal:
         why = last_failure_of(job) if job.status is JobStatus.FAILED else ""
-        return replace(found, sentences=(f"The job has ended: {job.status}{why}.",))
+        text = f"The job has ended: {job.status}{why}."
+        return replace(found, sentences=(text,), is_healthy=job.status is JobStatus.FINISHED)
     illnesses = tuple(_illnesses(job, found, figures))
     if illnesses:
         return replace(found, sentences=illnesses)

@@ -132,9 +132,12 @@ def test_a_source_that_is_idle_while_records_wait_in_it_cannot_deliver():
     assert not verdict.is_healthy
 
 
-def test_a_job_that_has_ended_has_no_culprit():
-    verdict = on(job(source=(BUSY, BUSY)).status("CANCELED"))
-    assert verdict.sentences == ("The job has ended: CANCELED.",)
+@pytest.mark.parametrize("status", ["CANCELED", "FAILED", "FINISHED"])
+def test_a_job_that_has_ended_has_no_culprit(status):
+    """A normal end is no illness."""
+    verdict = on(job(source=(BUSY, BUSY)).status(status))
+    assert verdict.sentences == (f"The job has ended: {status}.",)
+    assert verdict.is_healthy == (status == "FINISHED")
 
 
 def test_records_of_the_last_minute_are_compared_while_a_job_streams():
