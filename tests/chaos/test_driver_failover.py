@@ -4,6 +4,7 @@ Real processes and embedded Spark. Nothing is waited for by the clock but leases
 """
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from tests.chaos.test_killed_taskmanager import Trap
 from tests.spark.processes import command_of
 from tests.spark.programs import environment
 from tests.tools.output_files import committed_lines, files_below
+from tests.tools.zookeeper import zookeeper_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 ROOT = str(Path(penstock.__file__).parents[1])
@@ -46,7 +48,7 @@ class Even(BucketAssigner):
 """
 # The first task that comes to value 777 tells so, and goes on when it is told to; later attempts pass.
 PROGRAM = f"""
-import os, sys
+import json, os, sys
 from pathlib import Path
 from buckets import Even
 from penstock.common import Configuration, Encoder
@@ -68,7 +70,7 @@ def trap(value):
     return value
 
 configuration = Configuration()
-for key, value in {SETTINGS!r}.items():
+for key, value in json.loads((folder / "settings").read_text()).items():
     configuration.set_string(key, value)
 configuration.set_string("high-availability.storageDir", str(folder / "ha"))
 env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2)
@@ -145,6 +147,7 @@ def drivers(tmp_path):
     """Starts a driver: `drivers("name", *command)`; none of them, nor anything of theirs, outlives the test."""
     (tmp_path / "buckets.py").write_text(BUCKETS)
     (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "settings").write_text(json.dumps(SETTINGS))
     for name in ("reached", "go"):
         os.mkfifo(tmp_path / name)
     started: list[Driver] = []
@@ -161,14 +164,25 @@ def drivers(tmp_path):
             driver.end()
 
 
+@pytest.fixture
+def zookeeper():
+    with zookeeper_server() as running:
+        yield running
+
+
 def store_of(folder: Path) -> FileJobStore:
     return FileJobStore(folder / "ha" / CLUSTER)
 
 
-def check_result(folder: Path) -> None:
-    """Each value once; nothing in progress; nothing left in the store."""
+def check_output(folder: Path) -> None:
+    """Each value once; nothing in progress."""
     values = [int(line) for line in committed_lines(folder / "out")]
     assert sorted(values) == list(range(VALUES))
+
+
+def check_result(folder: Path) -> None:
+    """And nothing is left in the store."""
+    check_output(folder)
     assert store_of(folder).job_keys() == []
 
 
@@ -261,6 +275,28 @@ def test_a_standby_waits_and_takes_over_when_the_driver_is_killed(drivers, tmp_p
     assert "is taken over" in second.said
     assert "lost TaskManager" not in first.said, "a driver's beats keep its TaskManagers"
     check_result(tmp_path)
+
+
+def test_of_two_standbys_on_zookeeper_one_takes_over_and_both_get_the_result(
+    drivers, tmp_path, zookeeper
+):
+    settings = SETTINGS | {
+        "high-availability.type": "ZOOKEEPER",
+        "high-availability.zookeeper.quorum": zookeeper.quorum,
+    }
+    (tmp_path / "settings").write_text(json.dumps(settings))
+    first = drivers("first")
+    (tmp_path / "reached").read_text()
+    standbys = [drivers("second"), drivers("third")]
+    for one in standbys:
+        assert one.hears("waiting for its end"), one.said
+    first.send(signal.SIGKILL)
+    for one in standbys:
+        assert one.wait() == 0, one.said
+    assert sum("is taken over" in one.said for one in standbys) == 1
+    (result,) = {one.result() for one in standbys}
+    assert result.startswith("result ")
+    check_output(tmp_path)
 
 
 # ------------------------------------------------------------------ how a job ends
