@@ -1,0 +1,130 @@
+"""HDFS and YARN themselves: one NameNode, DataNode, ResourceManager and NodeManager, in a sandbox and a temporary directory."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Mapping
+from pathlib import Path
+
+from tests.tools.sandbox import Sandbox, sandbox
+from tests.tools.small_servers import ServerMissing, only_with_the_mark
+from tests.tools.waiting import wait_until
+
+JARS = sorted(Path(sys.prefix).glob("hadoop-*"))
+"""What `make hadoop` has fetched."""
+START_S = 60.0
+DAEMONS = {
+    "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
+    "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
+    "resourcemanager": "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager",
+    "nodemanager": "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
+}
+FILES = "hdfs://127.0.0.1:9000"
+LOG = """
+log4j.rootLogger=INFO,all
+log4j.appender.all=org.apache.log4j.ConsoleAppender
+log4j.appender.all.layout=org.apache.log4j.PatternLayout
+log4j.appender.all.layout.ConversionPattern=%d %p %c: %m%n
+"""
+
+
+class Hadoop:
+    """`environment`: of clients, which run in `sandbox`."""
+
+    def __init__(self, folder: Path, place: Sandbox) -> None:
+        only_with_the_mark()
+        if not JARS:
+            raise ServerMissing(f"no folder hadoop-* is in {sys.prefix}. Run `make hadoop`.")
+        self.sandbox = place
+        self._folder = folder
+        self._conf = folder / "conf"
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._conf.mkdir()
+        (self._conf / "log4j.properties").write_text(LOG)
+        for name, settings in self._settings().items():
+            properties = "".join(
+                f"<property><name>{key}</name><value>{value}</value></property>"
+                for key, value in settings.items()
+            )
+            (self._conf / name).write_text(f"<configuration>{properties}</configuration>")
+        self.environment = {**os.environ, "HADOOP_CONF_DIR": str(self._conf)}
+
+    def _settings(self) -> Mapping[str, Mapping[str, object]]:
+        return {
+            "core-site.xml": {"fs.defaultFS": FILES, "hadoop.tmp.dir": self._folder / "tmp"},
+            "hdfs-site.xml": {
+                "dfs.replication": 1,
+                # Else a small file takes half a second to close.
+                "dfs.namenode.file.close.num-committed-allowed": 1,
+            },
+            "yarn-site.xml": {
+                "yarn.resourcemanager.hostname": "127.0.0.1",
+                "yarn.nodemanager.hostname": "127.0.0.1",
+                "yarn.nodemanager.bind-host": "127.0.0.1",
+                "yarn.nodemanager.local-dirs": self._folder / "local",
+                # A container's folder of logs has to be absolute.
+                "yarn.nodemanager.log-dirs": self._folder / "logs",
+                "yarn.nodemanager.resource.memory-mb": 8192,
+                "yarn.nodemanager.resource.cpu-vcores": 8,
+                "yarn.nodemanager.vmem-check-enabled": "false",
+                "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": 99,
+                "yarn.scheduler.minimum-allocation-mb": 256,
+            },
+            "capacity-scheduler.xml": {
+                "yarn.scheduler.capacity.root.queues": "default",
+                "yarn.scheduler.capacity.root.default.capacity": 100,
+                # Of the memory for application masters; two run at a time.
+                "yarn.scheduler.capacity.maximum-am-resource-percent": 0.5,
+            },
+        }
+
+    def start(self) -> None:
+        """Until files can be written and containers be started."""
+        done = self.sandbox.run(
+            *self._java("namenode"), "-format", "-nonInteractive", env=self.environment
+        )
+        if done.returncode:
+            raise ServerMissing(done.stdout + done.stderr)
+        for name in DAEMONS:
+            self.start_one(name)
+        for name, ready in (("namenode", self._has_datanode), ("resourcemanager", self._has_node)):
+            wait_until(ready, f"the {name} waits for its node: {self._folder}", START_S)
+
+    def start_one(self, name: str) -> None:
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._daemons[name] = self.sandbox.start(
+                *self._java(name), env=self.environment, stdout=log, stderr=log
+            )
+
+    def kill(self, name: str) -> None:
+        """As `kill -9`."""
+        self.sandbox.run("pkill", "-KILL", "-f", DAEMONS[name])
+        self._daemons[name].wait()
+
+    def end(self) -> None:
+        for name in self._daemons:
+            self.kill(name)
+
+    def _java(self, name: str) -> list[str]:
+        where = f"{self._conf}:{JARS[-1]}/*"
+        return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", where, DAEMONS[name]]
+
+    def _has_datanode(self) -> bool:
+        return b"Registered DN" in (self._folder / "namenode.log").read_bytes()
+
+    def _has_node(self) -> bool:
+        log = (self._folder / "resourcemanager.log").read_bytes()
+        return b"Node Transitioned from NEW to RUNNING" in log
+
+
+@contextlib.contextmanager
+def hadoop() -> Generator[Hadoop]:
+    with sandbox() as place, tempfile.TemporaryDirectory(prefix="hadoop-") as folder:
+        running = Hadoop(Path(folder), place)
+        try:
+            running.start()
+            yield running
+        finally:
+            running.end()
