@@ -8,6 +8,7 @@ Source: Flink sets no such bounds. Needs uvicorn and starlette, and is imported 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
@@ -36,6 +37,9 @@ _END_S: Final = 5
 """How long the end of a server waits for answers that are under way."""
 _BACKLOG: Final = 128
 """How many connections are accepted before one of them is looked at."""
+_ERRORS: Final = logging.getLogger(f"{__name__}.errors")
+"""Without warnings: a line for each request that cannot be read would fill the log."""
+_ERRORS.setLevel(logging.ERROR)
 
 
 # ---------------------------------------------------------------------- places
@@ -134,6 +138,7 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.access_log = False
+        self.logger = _ERRORS
         transport.set_write_buffer_limits(1)  # What the kernel does not take is not read.
         self._request_timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
@@ -156,9 +161,12 @@ class BoundedProtocol(H11Protocol):
         if self._request_timer is None or (body and self.caller.is_proven):
             self._expect_request()
         super().data_received(data)
-        is_between = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
-        if is_between or self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}:
+        if self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}:
             self._expect_no_request()
+
+    def send_400_response(self, msg: str) -> None:
+        self.config.places.complaints.of(self.caller.address, msg)
+        super().send_400_response(msg)
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -213,6 +213,15 @@ def test_each_request_has_a_time_limit_of_its_own(begun):
         assert closed_by_peer(sock)
 
 
+def test_requests_that_cannot_be_read_do_not_fill_the_log(caplog):
+    with serving() as at:
+        for _ in range(3):
+            with socket.create_connection(at, PATIENCE_S) as sock:
+                sock.sendall(b"\0\r\n\r\n")
+                assert sock.recv(100).startswith(b"HTTP/1.1 400 ")
+    assert [one.getMessage()[:30] for one in caplog.records] == ["peer=127.0.0.1 REFUSED cause=I"]
+
+
 def test_an_answer_that_is_not_read_is_given_up(monkeypatch, caplog):
     monkeypatch.setattr(module, "UNREAD_S", 0.05)
     with serving() as at, socket.create_connection(at, PATIENCE_S) as sock:
