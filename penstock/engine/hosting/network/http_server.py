@@ -217,7 +217,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def _of_one_length(application: Any) -> Any:
-    """Refuse a request with two ways to tell where its body ends: a proxy may take the other one, and then see another next request.
+    """Refuse a request whose end can be seen in two ways: a proxy may take the other one, and then see another next request.
 
     h11 refuses all others, as two different Content-Lengths. Source: RFC 9112, 6.3.
     """
