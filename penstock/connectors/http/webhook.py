@@ -1,6 +1,6 @@
-"""WebhookSource: listens on a port, and makes records of the requests that others send. Needs the standard library only.
+"""WebhookSource: listens on a port, and makes records of the requests that others send.
 
-A request is answered with 200 when its records are in a bounded queue, or by option when a complete checkpoint covers them. When the
+Needs uvicorn and starlette (`penstock[webhook]`) where a job runs. A request is answered with 200 when its records are in a bounded queue, or by option when a complete checkpoint covers them. When the
 queue is full the answer is 503, so that the sender comes again.
 Source: the usual forms of webhooks (RFC 9110 for statuses, HMAC signatures as GitHub and Shopify have them); Flink has no such source.
 """
@@ -18,10 +18,10 @@ from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.api.base import Poller, PollingSource, ReaderContext, SourceReader
 from penstock.connectors.api.builder import SettingsBuilder, checked_ms, checked_number
 from penstock.connectors.clients.tls import TlsFiles
-from penstock.connectors.http.webhook_server import (
+from penstock.connectors.http.webhook_poller import WebhookPoller
+from penstock.connectors.http.webhook_settings import (
     ListenSettings,
     Signature,
-    WebhookPoller,
     WebhookRequest,
     server_context,
 )
@@ -220,8 +220,7 @@ class WebhookSource(PollingSource):
                     f"{_NAME}: {settings.listeners} listeners from the port {settings.port} on "
                     "end above 65535."
                 )
-            is_open = settings.token is None and settings.signature is None
-            if is_open and not is_loopback(settings.host):
+            if settings.is_open and not is_loopback(settings.host):
                 raise ConfigurationError(
                     f"{_NAME}: on {settings.host!r} everybody who reaches the port could send "
                     "records. Call set_bearer_token or set_signature, or listen on 127.0.0.1."

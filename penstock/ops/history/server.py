@@ -23,7 +23,6 @@ from penstock.ops.rest.answers import JSON, Answer, Asked, RestError
 from penstock.ops.rest.routes import Route
 
 _LOG: Final = logging.getLogger(__name__)
-_MOST_BYTES: Final = 1 << 20
 
 
 class HistoryServer:
@@ -58,15 +57,15 @@ class HistoryServer:
 
     def run(self) -> None:
         """Serve until `stop`, or until the process is interrupted."""
+        from penstock.engine.hosting.network.http_server import HttpServer
         from penstock.ops.rest.application import application_of
-        from penstock.ops.rest.serving import uvicorn_server
 
         routes = (
             Route("GET", "/config", self._config, "What the dashboard may do."),
             Route("GET", "/{path:path}", self._archived, "What an archive has there.", waits=True),
         )
-        application = application_of(None, routes, self._access, _MOST_BYTES)
-        self._server = uvicorn_server(application)
+        application = application_of(None, routes, self._access)
+        self._server = HttpServer(application)
         refreshing = threading.Thread(target=self._refresh, name="penstock-history", daemon=True)
         refreshing.start()
         try:

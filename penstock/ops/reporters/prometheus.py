@@ -5,16 +5,19 @@ Source: Flink PrometheusReporter; differs: it listens on a loopback address unle
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import socket
-import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from typing import TYPE_CHECKING, Final
 
-from penstock.engine.hosting.network.wire.acceptor import NO_ROOM, RETRY_S, Complaints
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from penstock.engine.hosting.network.http_access import LOOPBACK_NAMES, refusal_of_page
+from penstock.engine.hosting.network.http_server import HttpServer
+from penstock.engine.hosting.network.wire.addresses import is_loopback
 from penstock.engine.hosting.os.listening import listen
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.option import ports_in, refusal
@@ -22,12 +25,12 @@ from penstock.engine.model.options.reporters import PrometheusOptions
 from penstock.ops.reporters.extra import collector_of
 from penstock.ops.reporters.settings import ReporterSettings
 
+if TYPE_CHECKING:
+    from penstock.ops.reporters.collector import MetricCollector
+
 _LOG: Final = logging.getLogger(__name__)
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_SILENT_S: Final = 30.0
-MOST_SCRAPES: Final = 16
-_POLL_S: Final = 0.2
-"""How long the end of the server may take."""
+_MOST_SCRAPES: Final = 16
 
 
 class PrometheusReporter:
@@ -35,100 +38,37 @@ class PrometheusReporter:
 
     def __init__(self, settings: ReporterSettings) -> None:
         """Raises: ConfigurationError: a setting cannot be used, or no port is free; ImportError: prometheus_client is missing."""
-        self._collector = collector_of(settings)
+        collector = collector_of(settings)
         host = settings.settings.get(PrometheusOptions.BIND_ADDRESS)
-        self._servers = [_Server(one, self._collector) for one in _bound(host, _ports(settings))]
-        listens_at: tuple[Any, ...] = self._servers[0].server_address
-        self.address: tuple[str, int] = listens_at[0], listens_at[1]
-        self._threads = [
-            threading.Thread(
-                target=one.serve_forever, args=(_POLL_S,), name="penstock-prometheus", daemon=True
-            )
-            for one in self._servers
-        ]
-        for thread in self._threads:
-            thread.start()
+        listening = _bound(host, _ports(settings))
+        self.address: tuple[str, int] = listening[0].getsockname()[:2]
+        self._server = HttpServer(_application(collector, host), most_open=_MOST_SCRAPES)
+        self._thread = threading.Thread(
+            target=self._server.run, args=(listening,), name="penstock-prometheus", daemon=True
+        )
+        self._thread.start()
         _LOG.info("reporter=%s prometheus address=%s:%d", settings.name, *self.address)
 
     def stop(self) -> None:
-        """End the server, and wait for its threads."""
-        for one in self._servers:
-            one.shutdown()
-            one.server_close()
-        for thread in self._threads:
-            thread.join()
+        """End the server, and wait for its thread."""
+        self._server.should_exit = True
+        self._thread.join()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
+def _application(collector: MetricCollector, host: str) -> Starlette:
+    """`host`: where it listens. Whoever reaches an address of other machines reads it; a loopback address has its own names only."""
 
-    timeout = _SILENT_S
-    server_version = "penstock"
-    sys_version = ""
-    server: _Server
+    def page(request: Request) -> Response:
+        if is_loopback(host):
+            remedy = f"set {PrometheusOptions.BIND_ADDRESS.key}"
+            own = LOOPBACK_NAMES | {host.lower()}
+            why = refusal_of_page(request.headers, own, remedy, changes=False)
+            if why is not None:
+                return Response(f"{why}\n", 403, media_type="text/plain")
+        names = frozenset(filter(None, request.query_params.getlist("name[]")))
+        return Response(collector.page(names), headers={"Content-Type": CONTENT_TYPE})
 
-    def do_GET(self) -> None:
-        names = parse_qs(urlsplit(self.path).query).get("name[]", [])
-        page = self.server.collector.page(frozenset(names))
-        self.send_response(200)
-        self.send_header("Content-Type", CONTENT_TYPE)
-        self.send_header("Content-Length", str(len(page)))
-        self.end_headers()
-        self.wfile.write(page)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the base
-        """Say nothing: a line for each scrape helps nobody."""
-
-
-class _Server(ThreadingHTTPServer):
-    """At most `MOST_SCRAPES` connections are open, each on a thread. For a newer one the oldest is closed."""
-
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, listening: socket.socket, collector: Any) -> None:
-        self.collector = collector
-        self._open: dict[Any, None] = {}
-        self._lock = threading.Lock()
-        self._complaints = Complaints()
-        super().__init__(listening.getsockname(), _Handler, bind_and_activate=False)
-        self.socket.close()
-        self.socket = listening
-
-    def get_request(self) -> tuple[Any, Any]:
-        try:
-            return super().get_request()
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                # Without a pause the listening socket would be ready again at once, all the time.
-                _LOG.warning("prometheus ACCEPTS_NOBODY for_s=%s cause=%s", RETRY_S, error)
-                threading.Event().wait(RETRY_S)
-            raise
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            if len(self._open) >= MOST_SCRAPES:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
-                why = f"{MOST_SCRAPES} connections are open, this one longest"
-                self._complaints.of(str(client_address[0]), why)
-                with contextlib.suppress(OSError):  # It is gone already.
-                    oldest.shutdown(socket.SHUT_RDWR)
-            self._open[request] = None
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        with self._lock:
-            self._open.pop(request, None)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log it. The usual one prints to stderr."""
-        error = sys.exception()
-        if isinstance(error, OSError):
-            self._complaints.of(str(client_address[0]), f"its connection broke: {error}")
-        else:
-            _LOG.warning("prometheus client=%s ANSWER FAILED", client_address, exc_info=True)
+    return Starlette(routes=[Route("/{path:path}", page)])
 
 
 def _ports(settings: ReporterSettings) -> list[int]:

@@ -11,15 +11,13 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
+from penstock.engine.hosting.network.http_access import LOOPBACK_NAMES, refusal_of_page
 from penstock.engine.hosting.network.wire.addresses import is_loopback
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.option import refusal
 from penstock.engine.model.options.rest import RestOptions
 from penstock.ops.rest.answers import RestError
-
-_OWN_PAGES: Final = (None, "same-origin", "none")
 
 
 class TokenRule(StrEnum):
@@ -54,12 +52,10 @@ class Access:
 
         `runs_code`: what is sent is run as the driver's user, so that `never` counts as `others`.
         """
-        self.check_place(headers)
-        if changes and headers.get("sec-fetch-site") not in _OWN_PAGES:
-            raise RestError(403, "Only pages of this server may change something here.")
+        self.check_place(headers, changes=changes)
         is_free = self.rule is TokenRule.NEVER and not runs_code
         needs = self._needs_token(changes=changes and not is_free, is_own_user=is_own_user)
-        if needs and not self._shows(headers):
+        if needs and not self.shows_token(headers):
             raise RestError(
                 401,
                 "This request needs the driver's token: send the header `Authorization: Bearer "
@@ -67,18 +63,11 @@ class Access:
                 "The user of the driver finds it with `penstock list --show-token`.",
             )
 
-    def check_place(self, headers: Mapping[str, str]) -> None:
+    def check_place(self, headers: Mapping[str, str], *, changes: bool = False) -> None:
         """Raises RestError: another server was meant, or a page of another one asks. Enough for what everybody may have."""
-        host = headers.get("host", "")
-        if name_of(host) not in self.hosts:
-            raise RestError(
-                403,
-                f"This server is not called {host!r}. Call it by one of "
-                f"{', '.join(sorted(self.hosts))}, or set rest.address.",
-            )
-        origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            raise RestError(403, f"Pages of {origin!r} may not ask this server.")
+        why = refusal_of_page(headers, self.hosts, "set rest.address", changes=changes)
+        if why is not None:
+            raise RestError(403, why)
 
     def _needs_token(self, *, changes: bool, is_own_user: Callable[[], bool]) -> bool:
         if not self.is_loopback:
@@ -87,19 +76,14 @@ class Access:
             return False
         return self.rule is TokenRule.ALWAYS or not is_own_user()
 
-    def _shows(self, headers: Mapping[str, str]) -> bool:
+    def shows_token(self, headers: Mapping[str, str]) -> bool:
+        """Whether the request has the driver's token. A server without a token has none to show."""
         kind, _, shown = headers.get("authorization", "").partition(" ")
-        return kind.lower() == "bearer" and hmac.compare_digest(
-            shown.strip().encode(), self.token.encode()
+        return (
+            bool(self.token)
+            and kind.lower() == "bearer"
+            and hmac.compare_digest(shown.strip().encode(), self.token.encode())
         )
-
-
-def name_of(host: str) -> str:
-    """Return the name in a Host header, without the port, in lower case. One that is not well-formed is nobody's name."""
-    if host.startswith("["):
-        name, _, rest = host.removeprefix("[").partition("]")
-        return name.lower() if not rest or rest.startswith(":") else host.lower()
-    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
 
 
 def access_of(
@@ -112,7 +96,7 @@ def access_of(
     wanted = rule.lower()
     if wanted not in set(TokenRule):
         raise refusal(RestOptions.TOKEN.key, rule, ", ".join(TokenRule))
-    known = {"localhost", "127.0.0.1", "::1", bind_address.lower()}
+    known = {*LOOPBACK_NAMES, bind_address.lower()}
     known |= {name.lower() for name in names if name}
     is_here = is_loopback(bind_address)
     if not is_here:

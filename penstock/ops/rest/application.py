@@ -38,6 +38,8 @@ _INSTEAD: Final = (
     "Start programs with `penstock run`; thread dumps and /jobs/<job>/vertices/<vertex>/flamegraph "
     "show where Python's time goes."
 )
+SMALL_BYTES: Final = 1 << 16
+"""Largest body of a GET, and of whoever has not proved himself."""
 _NO_STORE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -45,13 +47,13 @@ def application_of(
     driver: Any,
     routes: tuple[Route, ...],
     access: Access,
-    most_bytes: int,
+    most_bytes: int = SMALL_BYTES,
     is_standby: Callable[[], bool] = lambda: False,
     live: Live | None = None,
 ) -> Starlette:
     """Return the application that answers these routes, and gives the pages of the dashboard.
 
-    `driver`: what their handlers know. `most_bytes`: the largest body of a request. `is_standby`: whether this process waits for
+    `driver`: what their handlers know. `most_bytes`: the largest body of a request of somebody who has proved himself. `is_standby`: whether this process waits for
     the lead of a job. `live`: streams several of the answers again and again; None: nothing changes here.
     """
     paths = [
@@ -76,7 +78,8 @@ def _endpoint(
 ) -> Any:
     async def endpoint(request: Request) -> Response:
         _check(request, route, access, is_standby)
-        data = await _data_of(request, most_bytes)
+        is_small = route.method == "GET" or not request.state.caller.is_proven
+        data = await _data_of(request, min(most_bytes, SMALL_BYTES) if is_small else most_bytes)
         media = request.headers.get("content-type", "")
         asked = Asked(
             request.path_params,
@@ -123,12 +126,14 @@ def _check(request: Request, route: Route, access: Access, is_standby: Callable[
     """Raises RestError: the request must not be answered."""
     if request.method != route.method:  # The router takes HEAD for GET.
         raise _unknown(request)
+    caller = request.state.caller
     access.check(
         request.headers,
         changes=route.changes,
-        is_own_user=request.state.is_own_user,
+        is_own_user=lambda: caller.is_own_user,
         runs_code=route.takes_data,
     )
+    caller.is_proven = caller.is_proven or access.shows_token(request.headers)
     if route.needs_leader and is_standby():
         raise RestError(503, _NO_LEADER)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -26,7 +27,8 @@ from penstock.ops.rest.routes import Route
 
 _LOG: Final = logging.getLogger(__name__)
 _MOST_PATHS: Final = 32
-_MOST_STREAMS: Final = 100
+_MOST_STREAMS: Final = 32
+"""Of one user or address."""
 _INTERVALS_MS: Final = (200, 3_600_000)
 _USUAL_MS: Final = 2_000
 SOONEST_S: Final = 0.25
@@ -73,6 +75,7 @@ class Live:
             if route.method == "GET" and not (route.changes or route.waits or route.view is None)
         ]
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+        self._streams: Counter[int | str] = Counter()
         self._is_closed = False
 
     def wake(self, _what: object = None) -> None:
@@ -91,10 +94,11 @@ class Live:
 
     def stream(self, request: Request, check: Callable[[Route], None]) -> StreamingResponse:
         """Answer a request for a stream. `check`: raises RestError if a route must not be answered. Raises RestError."""
-        if len(self._waiting) >= _MOST_STREAMS:
+        origin = request.state.caller.origin
+        if self._streams[origin] >= _MOST_STREAMS:
             raise RestError(
                 503,
-                f"There are {_MOST_STREAMS} live streams already. Close pages of this driver, and "
+                f"You have {_MOST_STREAMS} live streams already. Close pages of this driver, and "
                 "try again.",
             )
         wanted = [self._wanted(path) for path in request.query_params.getlist("path")]
@@ -108,7 +112,7 @@ class Live:
         low, high = _INTERVALS_MS
         if not low <= interval_ms <= high:
             raise RestError(400, f"interval is {interval_ms}, expected {low} to {high} (ms).")
-        events = self._events(wanted, interval_ms / 1000)
+        events = self._events(wanted, interval_ms / 1000, origin)
         return StreamingResponse(events, 200, _HEADERS, "text/event-stream")
 
     def _wanted(self, text: str) -> _Wanted:
@@ -121,11 +125,14 @@ class Live:
                 return _Wanted(text, route, Asked(parameters, dict(parse_qsl(query))))
         raise RestError(400, f"path is {text!r}, which is no path that a live stream can send.")
 
-    async def _events(self, wanted: Sequence[_Wanted], interval_s: float) -> AsyncIterator[bytes]:
+    async def _events(
+        self, wanted: Sequence[_Wanted], interval_s: float, origin: int | str
+    ) -> AsyncIterator[bytes]:
         changed = asyncio.Event()
         if not self._waiting:
             self._changes.listen(self.wake)
         self._waiting[changed] = asyncio.get_running_loop()
+        self._streams += Counter([origin])
         last: dict[str, int] = {}
         try:
             while not self._is_closed:
@@ -140,6 +147,7 @@ class Live:
                 await _set_within(changed, interval_s - self._soonest_s)
         finally:
             self._waiting.pop(changed, None)
+            self._streams -= Counter([origin])
             if not self._waiting:
                 self._changes.unlisten(self.wake)
 

@@ -41,7 +41,7 @@ class RestServer:
         name = settings.get(RestOptions.ADDRESS)
         self.token = secrets.token_hex(32)
         is_encrypted = settings.get(RestOptions.SSL)
-        check_keystore(settings)
+        self._context = tls_context(settings)
         self._settings = settings
         self.access: Access = access_of(
             settings.get(RestOptions.TOKEN),
@@ -87,7 +87,7 @@ class RestServer:
         try:
             from penstock.ops.rest.serving import server_of
 
-            self._server = server_of(self._settings, self.access, self.address)
+            self._server = server_of(self._settings, self.access, self.address, self._context)
             if self.is_stopped:  # It may have been stopped before there was a server.
                 self._server.should_exit = True
             self._server.run(sockets=self.listening)
@@ -132,10 +132,10 @@ class PortsTaken(ConfigurationError):
     """No port of the range is free."""
 
 
-def check_keystore(settings: Settings) -> None:
-    """Raises ConfigurationError: HTTPS is wanted, and its key or certificate cannot be used."""
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """Return what HTTPS needs. None: it is not wanted. Raises ConfigurationError: its key or certificate cannot be used."""
     if not settings.get(RestOptions.SSL):
-        return
+        return None
     keystore, password = (
         settings.get(RestOptions.KEYSTORE),
         settings.get(RestOptions.KEY_PASSWORD) or "",
@@ -145,14 +145,16 @@ def check_keystore(settings: Settings) -> None:
             f"option '{RestOptions.SSL.key}' is true, but '{RestOptions.KEYSTORE.key}' is not set. "
             "Set it to a PEM file with the server's private key and its certificates."
         )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         # With a password of its own, so that nobody is asked for one at the terminal.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(keystore, password=password)
+        context.load_cert_chain(keystore, password=password)
     except OSError as error:  # Errors of TLS are OSErrors.
         raise ConfigurationError(
             f"option '{RestOptions.KEYSTORE.key}' is '{keystore}', which holds no private key and "
             f"certificate that can be used: {error}"
         ) from error
+    return context
 
 
 def ports_of(settings: Settings) -> list[int]:

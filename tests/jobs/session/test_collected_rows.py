@@ -72,7 +72,7 @@ def test_a_job_whose_client_reads_nothing_has_no_rows(session):
 @pytest.mark.parametrize("rule", ["never", "others"])
 def test_another_user_needs_the_token_for_rows_whatever_the_rule(session, monkeypatch, rule):
     access = server.current_server().access
-    monkeypatch.setattr("penstock.ops.rest.serving.is_of_this_user", lambda _socket: False)
+    monkeypatch.setattr("penstock.engine.hosting.network.http_server.is_this_user", lambda _: False)
     object.__setattr__(access, "rule", type(access.rule)(rule))
     path = f"/session/jobs/{'a' * 32}/rows/collect-1?after=0"
     assert session.client.ask(path)[0] == 401

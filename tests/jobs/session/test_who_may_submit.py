@@ -64,7 +64,7 @@ def test_what_is_no_job_is_told_to_its_client(session, mark):
 @pytest.mark.parametrize("rule", ["never", "others"])
 def test_another_user_needs_the_token_whatever_the_rule(session, mark, monkeypatch, rule):
     access = server.current_server().access
-    monkeypatch.setattr("penstock.ops.rest.serving.is_of_this_user", lambda _socket: False)
+    monkeypatch.setattr("penstock.engine.hosting.network.http_server.is_this_user", lambda _: False)
     object.__setattr__(access, "rule", type(access.rule)(rule))
     status, _ = post(session.client, pickle.dumps(Marker(str(mark))))
     assert (status, mark.exists()) == (401, False)

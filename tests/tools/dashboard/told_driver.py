@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 
+from penstock.engine.hosting.network.http_server import HttpServer
 from penstock.engine.hosting.os.clock import wall_ms
 from penstock.engine.model.config import Settings
 from penstock.ops.registry.job_registry import JobRegistry
@@ -13,7 +14,6 @@ from penstock.ops.rest.live import Live
 from penstock.ops.rest.operations import Operations
 from penstock.ops.rest.requests.handlers import Driver
 from penstock.ops.rest.routes import ROUTES
-from penstock.ops.rest.serving import uvicorn_server
 from tests.tools.observation.job_records import ToldJob, facts
 
 _MOST_BYTES = 1 << 20
@@ -75,7 +75,7 @@ class ToldDriver:
         application = application_of(
             self.driver, ROUTES, self._access, _MOST_BYTES, lambda: self.is_standby, live
         )
-        self._server = uvicorn_server(application, live=live)
+        self._server = HttpServer(application, at_end=live.close)
         self._thread = threading.Thread(target=self._serve, args=(listening,))
         self._thread.start()
 

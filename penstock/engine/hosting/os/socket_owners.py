@@ -62,12 +62,21 @@ def is_of_this_user(sock: socket.socket) -> bool:
     Also over TCP: the kernel knows the owner of each socket in this network namespace, and a
     connection to itself has both ends there. False where nobody says so: Linux only.
     """
+    if sock.family == getattr(socket, "AF_UNIX", None):
+        return refusal_of(sock) is None
+    return is_this_user(user_of_other_end(sock))
+
+
+def is_this_user(user: int | None) -> bool:
+    """Whether this is the user of this process, and of no other namespace. None is nobody."""
+    return user is not None and user == os.geteuid() != _overflow_user()
+
+
+def user_of_other_end(sock: socket.socket) -> int | None:
+    """Return the user at the other end of a TCP connection. None: it is no socket of this network namespace, or nobody says so."""
     with contextlib.suppress(OSError, struct.error):
-        if sock.family == getattr(socket, "AF_UNIX", None):
-            return refusal_of(sock) is None
-        user = _owner_of_other_end(sock)
-        return user is not None and user == os.geteuid() != _overflow_user()
-    return False
+        return _owner(sock.family, sock.getpeername()[:2], sock.getsockname()[:2], _ESTABLISHED)
+    return None
 
 
 def owners_of_listeners(host: str, port: int) -> set[int]:
@@ -80,11 +89,6 @@ def owners_of_listeners(host: str, port: int) -> set[int]:
         user = _owner(family, (str(place[0]), port), (nobody, 0), _LISTENS)
         found |= set() if user is None else {user}
     return found
-
-
-def _owner_of_other_end(sock: socket.socket) -> int | None:
-    """None: the other end of this TCP connection is no socket of this network namespace."""
-    return _owner(sock.family, sock.getpeername()[:2], sock.getsockname()[:2], _ESTABLISHED)
 
 
 def _owner(family: int, of: tuple[str, int], to: tuple[str, int], wanted_state: int) -> int | None:

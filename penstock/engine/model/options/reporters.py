@@ -53,8 +53,8 @@ class PrometheusOptions(OptionGroup, title="Prometheus"):
     PORT = text("metrics.reporter.<name>.port", "9249")
     """Ports to try, for example 9249,9250-9260. The first free one is taken. 0: any free one."""
     BIND_ADDRESS = text("penstock.metrics.prometheus.bind-address", "localhost")
-    """The address at which reporters that Prometheus scrapes listen. Whoever reaches it reads all metrics. In Flink:
-    all addresses."""
+    """The address at which reporters that Prometheus scrapes listen. Whoever reaches it reads all metrics; at a loopback
+    address a scrape must call it by that address or as localhost. In Flink: all addresses."""
     FILTERS_VALUES = flag("metrics.reporter.<name>.filterLabelValueCharacters", "true")
     """Whether characters other than `a-zA-Z0-9:_` become `_` in values of labels too."""
     ALLOWED = texts("metrics.reporter.<name>.allowList")

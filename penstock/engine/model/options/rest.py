@@ -33,7 +33,8 @@ class RestOptions(OptionGroup, title="REST"):
     STORE_DURATION = duration("rest.async.store-duration", "5 min")
     """How long the result of an asynchronous operation is kept."""
     MAX_CONTENT = size("rest.server.max-content-length", "104857600")
-    """Largest body of a request."""
+    """Largest body of a request. A GET, and whoever has not proved to be the driver's user or to have the token, may send
+    64 KiB."""
 
 
 class ClientOptions(OptionGroup, title="Clients of a session"):

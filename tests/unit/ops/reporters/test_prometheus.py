@@ -1,9 +1,11 @@
 """What Prometheus gets when it scrapes a driver. Source: Flink PrometheusReporter."""
 
+import asyncio
 import errno
 import os
 import socket
 import threading
+import urllib.error
 import urllib.request
 from contextlib import ExitStack
 
@@ -30,8 +32,9 @@ flink_taskmanager_events{{host="h_1",tm_id="tm_1"}} 8.25
 """
 
 
-def settings(port="0", **more):
+def settings(port="0", bind_address="localhost", **more):
     own = {f"metrics.reporter.x.{key}": value for key, value in more.items()}
+    own["penstock.metrics.prometheus.bind-address"] = bind_address
     return ReporterSettings("x", Settings({"metrics.reporter.x.port": port, **own}))
 
 
@@ -48,9 +51,10 @@ def start(job_registry):
         one.stop()
 
 
-def get(reporter, path="/metrics"):
+def get(reporter, path="/metrics", headers=()):
     host, port = reporter.address
-    with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=60) as answer:
+    request = urllib.request.Request(f"http://{host}:{port}{path}", headers=dict(headers))
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return answer.headers, answer.read()
 
 
@@ -139,8 +143,8 @@ def test_values_are_those_of_the_moment(start, job_registry):
     assert SEEN not in get(reporter)[1].decode()
 
 
-def test_silent_clients_take_few_threads_and_keep_nobody_out(start, monkeypatch, caplog):
-    monkeypatch.setattr(module, "MOST_SCRAPES", 3)
+def test_silent_clients_take_no_threads_and_keep_nobody_out(start, monkeypatch, caplog):
+    monkeypatch.setattr(module, "_MOST_SCRAPES", 3)
     reporter = start()
     before = threading.active_count()
     with ExitStack() as stack:
@@ -150,13 +154,13 @@ def test_silent_clients_take_few_threads_and_keep_nobody_out(start, monkeypatch,
         _, page = get(reporter)
         assert LINES in page.decode()
         assert all(map(closed_by_peer, silent[:18]))
-        assert threading.active_count() <= before + 3
+        assert threading.active_count() <= before + 1
     assert caplog.text.count("peer=127.0.0.1 REFUSED cause=3 connections are open") == 1
 
 
 def test_without_a_descriptor_it_waits_and_says_so(start, monkeypatch, caplog):
     """Else the listening socket would be ready again and again, and the thread would turn without a pause."""
-    monkeypatch.setattr(module, "RETRY_S", 0.01)
+    monkeypatch.setattr(asyncio.selector_events.constants, "ACCEPT_RETRY_DELAY", 0.01)
     left = iter([False, False, True])
     accept = socket.socket.accept
 
@@ -168,4 +172,21 @@ def test_without_a_descriptor_it_waits_and_says_so(start, monkeypatch, caplog):
     monkeypatch.setattr(socket.socket, "accept", full)
     _, page = get(start())
     assert LINES in page.decode()
-    assert caplog.text.count("prometheus ACCEPTS_NOBODY") == 2
+    assert caplog.text.count("socket.accept() out of system resource") == 2
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Host": "evil.example"}, {"Origin": "https://evil.example"}], ids=str
+)
+def test_pages_of_other_servers_read_nothing(start, headers):
+    """Neither across sites, nor one that gave its own name our address (DNS rebinding)."""
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        get(start(), headers=headers)
+
+
+def test_at_an_address_that_other_machines_reach_any_name_is_taken(start):
+    """Whoever reaches it reads all metrics: the option says so."""
+    reporter = start(bind_address="0.0.0.0")
+    with socket.create_connection(("127.0.0.1", reporter.address[1])) as sock:
+        sock.sendall(b"GET / HTTP/1.0\r\nHost: driver.example\r\n\r\n")
+        assert b" 200 " in sock.recv(100)

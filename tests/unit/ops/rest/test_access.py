@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.engine.model.errors import ConfigurationError
-from penstock.ops.rest.access import access_of, name_of
+from penstock.ops.rest.access import access_of
 from penstock.ops.rest.answers import RestError
 
 TOKEN = "t0ken"
@@ -96,6 +96,11 @@ def test_a_wrong_token_is_none(shown):
     assert refusal({"authorization": shown}, rule="always") == 401
 
 
+def test_a_server_without_a_token_is_shown_none():
+    """The history server has none."""
+    assert not access_of("never", "", "localhost").shows_token({"authorization": "Bearer "})
+
+
 def test_an_address_that_others_reach_needs_the_token_for_everything():
     access = access_of("always", TOKEN, "0.0.0.0", "driver.example", is_encrypted=True)
     headers = {"host": "driver.example:8081"}
@@ -118,18 +123,3 @@ def test_an_address_that_others_reach_is_refused_without_token_or_tls(rule, is_e
 def test_an_unknown_rule_is_refused():
     with pytest.raises(ConfigurationError, match="others, always, never"):
         access_of("sometimes", TOKEN, "localhost")
-
-
-@pytest.mark.parametrize(
-    ("host", "name"),
-    [
-        ("a:1", "a"),
-        ("A", "a"),
-        ("[::1]:80", "::1"),
-        ("[::1]", "::1"),
-        ("", ""),
-        ("[::1].evil.example", "[::1].evil.example"),
-    ],
-)
-def test_the_name_in_a_host_header(host, name):
-    assert name_of(host) == name

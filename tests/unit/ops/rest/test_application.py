@@ -3,6 +3,7 @@
 import pytest
 from starlette.testclient import TestClient
 
+from penstock.engine.hosting.network.http_server import Caller
 from penstock.ops.rest.access import access_of
 from penstock.ops.rest.answers import TEXT, Answer, RestError
 from penstock.ops.rest.application import application_of
@@ -35,22 +36,27 @@ ROUTES = (
 )
 
 
-class WithUser:
+class WithCaller:
     """What the server adds: whose process asks."""
 
-    def __init__(self, inner, is_own_user) -> None:
+    def __init__(self, inner, caller) -> None:
         self.inner = inner
-        self.is_own_user = is_own_user
+        self.caller = caller
 
     async def __call__(self, scope, receive, send):
-        scope["state"] = {"is_own_user": lambda: self.is_own_user}
+        scope["state"] = {"caller": self.caller}
         await self.inner(scope, receive, send)
 
 
-def client(*, is_own_user=True, most_bytes=1000, is_standby=False):
-    access = access_of("others", "t", "localhost")
+def caller_of(*, is_own_user):
+    return Caller(None, "127.0.0.1", 1, is_own_user, is_own_user)
+
+
+def client(*, is_own_user=True, most_bytes=1000, is_standby=False, rule="others", caller=None):
+    access = access_of(rule, "t", "localhost")
+    caller = caller or caller_of(is_own_user=is_own_user)
     application = application_of(None, ROUTES, access, most_bytes, lambda: is_standby)
-    return TestClient(WithUser(application, is_own_user), "http://localhost:8081")
+    return TestClient(WithCaller(application, caller), "http://localhost:8081")
 
 
 @pytest.mark.parametrize("prefix", ["", "/v1"])
@@ -129,6 +135,31 @@ def test_a_body_that_is_no_object_is_refused(body):
 
 def test_a_body_that_is_too_large_is_refused():
     assert client(most_bytes=5).post("/echo", content=b'{"a": 1}').status_code == 413
+
+
+MEBIBYTE = b" " * (1 << 20) + b"{}"
+
+
+def test_a_get_has_a_small_body_whoever_asks():
+    """Flink's client sends `{}` with every request."""
+    asking = client(most_bytes=100 << 20)
+    assert asking.request("GET", "/file", content=b"{}").status_code == 200
+    assert asking.request("GET", "/file", content=MEBIBYTE).status_code == 413
+
+
+@pytest.mark.parametrize(("is_own_user", "status"), [(True, 202), (False, 413)])
+def test_who_has_not_proved_himself_has_a_small_body(is_own_user, status):
+    asking = client(most_bytes=100 << 20, is_own_user=is_own_user, rule="never")
+    assert asking.post("/echo", content=MEBIBYTE).status_code == status
+
+
+def test_who_shows_the_token_has_proved_himself():
+    caller = caller_of(is_own_user=False)
+    asking = client(caller=caller)
+    assert asking.post("/echo", headers={"authorization": "Bearer x"}).status_code == 401
+    assert not caller.is_proven
+    assert asking.get("/file", headers={"authorization": "Bearer t"}).status_code == 200
+    assert caller.is_proven
 
 
 def test_a_stranger_changes_nothing_without_the_token():

@@ -6,6 +6,7 @@ import json
 import pytest
 from starlette.requests import Request
 
+from penstock.engine.hosting.network.http_server import Caller
 from penstock.ops.rest.answers import Answer, RestError
 from penstock.ops.rest.live import Live
 from penstock.ops.rest.routes import Route
@@ -49,12 +50,14 @@ ROUTES = (
 )
 
 
-def request(query):
-    return Request({"type": "http", "method": "GET", "query_string": query.encode(), "headers": []})
+def request(query, origin):
+    state = {"caller": Caller(None, "127.0.0.1", origin, is_own_user=False, is_proven=False)}
+    asked = {"type": "http", "method": "GET", "query_string": query.encode(), "headers": []}
+    return Request(asked | {"state": state})
 
 
-def opened(live, query, check=lambda _route: None):
-    return live.stream(request(query), check).body_iterator
+def opened(live, query, check=lambda _route: None, origin=1):
+    return live.stream(request(query, origin), check).body_iterator
 
 
 async def one_round(stream):
@@ -172,15 +175,18 @@ def test_whoever_may_not_ask_a_path_may_not_stream_it():
     assert refused.value.texts == ("not /steady",)
 
 
-def test_there_are_not_more_streams_than_the_server_can_bear():
+def test_there_are_not_more_streams_of_one_user_than_the_server_can_bear():
+    """Other users have as many, whatever one of them has."""
+
     async def run():
         figures = Figures()
         live = Live(figures, ROUTES, figures)
-        streams = [opened(live, "path=/steady") for _ in range(100)]
+        streams = [opened(live, "path=/steady") for _ in range(32)]
         for stream in streams:
             await one_round(stream)
         with pytest.raises(RestError) as refused:
             opened(live, "path=/steady")
+        await one_round(opened(live, "path=/steady", origin=2))
         await streams[0].aclose()
         await one_round(opened(live, "path=/steady"))
         return refused.value.status

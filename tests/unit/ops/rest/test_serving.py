@@ -6,8 +6,9 @@ import sys
 import threading
 import urllib.request
 
+from penstock.engine.hosting.network.http_server import HttpServer
 from penstock.ops.rest.operations import Operations
-from penstock.ops.rest.serving import let_clients_read, uvicorn_server
+from penstock.ops.rest.serving import let_clients_read
 
 HALF = b"x" * 1000
 PATIENCE_S = 60
@@ -34,7 +35,7 @@ class HalfAnswered:
 def serving(application):
     """Returns: the server, and where it listens."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn_server(application)
+    server = HttpServer(application)
     threading.Thread(target=server.run, args=([listening],), daemon=True).start()
     return server, listening
 
