@@ -19,18 +19,40 @@ SETTINGS = {
     "spark.driver.memory": "512m",
     "spark.pyspark.python": sys.executable,
 }
-# A keyed count; each result ends with the container that it was made in.
+# A keyed count; each result ends with the container that it was made in. Where a file is named, the
+# first task that comes to number 5,000 makes it, and kills the first Java program above it: the
+# executor.
 PROGRAM = """
-import os, sys
+import os, signal, sys
+from pathlib import Path
 from penstock.common import Encoder
 from penstock.connectors.file_system import FileSink
 from penstock.datastream import StreamExecutionEnvironment
 
+out, *sprung = sys.argv[1:]
+
+def above(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+def trap(pair):
+    if pair[2] == 5000 and sprung:
+        try:
+            os.close(os.open(sprung[0], os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return pair
+        pid = os.getpid()
+        while Path(f"/proc/{pid}/comm").read_text() != "java\\n":
+            pid = above(pid)
+        os.kill(pid, signal.SIGKILL)
+        signal.pause()
+    return pair
+
 env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
 env.enable_checkpointing(500)
-sink = FileSink.for_row_format(sys.argv[1], Encoder.simple_string_encoder()).build()
-pairs = env.from_collection([(number % 97, 1) for number in range(10_000)])
-counts = pairs.key_by(lambda pair: pair[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
+sink = FileSink.for_row_format(out, Encoder.simple_string_encoder()).build()
+pairs = env.from_collection([(number % 97, 1, number) for number in range(10_000)])
+keyed = pairs.rebalance().map(trap).key_by(lambda pair: pair[0])
+counts = keyed.reduce(lambda a, b: (a[0], a[1] + b[1]))
 texts = counts.map(lambda pair: f"{pair[0]} {pair[1]} {os.environ.get('CONTAINER_ID')}")
 texts.sink_to(sink)
 env.execute("counts")
@@ -44,18 +66,33 @@ def yarn():
         yield running
 
 
-def test_each_taskmanager_is_in_a_container(yarn, tmp_path):
-    program = tmp_path / "counts.py"
+def counted(yarn, folder, *more):
+    """Returns: (key, count, container) of each line that is committed, and what the driver said."""
+    program = folder / "counts.py"
     program.write_text(PROGRAM)
     conf = [f"--conf={key}={value}" for key, value in SETTINGS.items()]
-    conf.append(f"-Dexecution.checkpointing.dir=file://{tmp_path}/checkpoints")
+    conf.append(f"-Dexecution.checkpointing.dir=file://{folder}/checkpoints")
     run = (str(Path(sys.executable).with_name("penstock")), "run", "--master", "yarn", *conf)
+    out = folder / "out"
     done = yarn.sandbox.run(
-        *run, str(program), "--", str(tmp_path / "out"), env=yarn.environment, cwd=tmp_path
+        *run, str(program), "--", str(out), *more, env=yarn.environment, cwd=folder
     )
     assert done.returncode == 0, done.stderr
-    lines = [line.split() for line in committed_lines(tmp_path / "out")]
-    assert sorted((int(key), int(count)) for key, count, _ in lines) == EXPECTED
+    lines = [line.split() for line in committed_lines(out)]
+    return [(int(key), int(count), container) for key, count, container in lines], done.stderr
+
+
+def test_each_taskmanager_is_in_a_container(yarn, tmp_path):
+    lines, _ = counted(yarn, tmp_path)
+    assert sorted((key, count) for key, count, _ in lines) == EXPECTED
     containers = {container for _, _, container in lines}
     assert len(containers) == 2
     assert all(one.startswith("container_") for one in containers)
+
+
+def test_a_killed_executor_costs_no_row(yarn, tmp_path):
+    """YARN gives another container in its place."""
+    lines, said = counted(yarn, tmp_path, str(tmp_path / "sprung"))
+    assert sorted((key, count) for key, count, _ in lines) == EXPECTED
+    assert "lost TaskManager" in said
+    assert "restarted subtasks" in said

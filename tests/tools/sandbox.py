@@ -1,13 +1,14 @@
-"""Processes in namespaces of their own: network, mounts and process ids. Nothing of them is seen outside, all ports are free, and all
-end with the first one.
+"""Processes in namespaces of their own: network, mounts and process ids.
 
-Needs root, or a kernel that lets users make namespaces; and util-linux and iproute2.
+Nothing of them is seen outside, all ports are free, and all end with the first one. Needs root, or a
+kernel that lets users make namespaces; and util-linux and iproute2.
 """
 
 import contextlib
 import os
 import subprocess
 from collections.abc import Generator, Sequence
+from typing import Any
 
 import psutil
 
@@ -23,15 +24,14 @@ class Sandbox:
     def __init__(self, first: int, users: Sequence[str]) -> None:
         self.inside = ("nsenter", "-t", str(first), "-n", "-m", "-p", *users)
 
-    def run(self, *command: str, **more: object) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, **more: Any) -> subprocess.CompletedProcess[str]:
         """Wait for its end. `more`: of `subprocess.run`."""
-        return subprocess.run(  # type: ignore[call-overload,no-any-return]
-            (*self.inside, *command), capture_output=True, text=True, check=False, **more
-        )
+        command = (*self.inside, *command)
+        return subprocess.run(command, capture_output=True, text=True, check=False, **more)
 
-    def start(self, *command: str, **more: object) -> subprocess.Popen[bytes]:
+    def start(self, *command: str, **more: Any) -> subprocess.Popen[bytes]:
         """`more`: of `subprocess.Popen`."""
-        return subprocess.Popen((*self.inside, *command), **more)  # type: ignore[call-overload,no-any-return]
+        return subprocess.Popen((*self.inside, *command), **more)
 
 
 @contextlib.contextmanager
@@ -49,8 +49,9 @@ def sandbox() -> Generator[Sandbox]:
         try:
             if process.stdout.readline() != "ready\n":
                 raise ServerMissing(
-                    f"`{' '.join(own)}` failed: {process.stderr.read()}. These tests make namespaces: run them as root (in a "
-                    "container: with --cap-add NET_ADMIN --cap-add SYS_ADMIN), with util-linux and iproute2 installed."
+                    f"`{' '.join(own)}` failed: {process.stderr.read()}. These tests make "
+                    "namespaces: run them as root (in a container: with --cap-add NET_ADMIN "
+                    "--cap-add SYS_ADMIN), with util-linux and iproute2 installed."
                 )
             (first,) = psutil.Process(process.pid).children()
             yield Sandbox(first.pid, () if is_root else ("-U", "--preserve-credentials"))
