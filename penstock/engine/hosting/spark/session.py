@@ -63,6 +63,7 @@ _SHELL: Final = "pyspark-shell"
 _LOG_TAIL: Final = 4000
 _IMPORTED_LATE: Final = "pyspark.testing.utils"
 """PySpark imports it, and with it pandas where that is installed, for the first argument that it gives to the JVM."""
+_HADOOP_FOLDERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _JAVA_MIN: Final = 17
 _BREW_PREFIXES: Final = ("/opt/homebrew", "/usr/local", "/home/linuxbrew/.linuxbrew")
 _LOG4J: Final = """\
@@ -171,7 +172,7 @@ def _start_jvm(settings: Settings, conf: Mapping[str, str]) -> None:
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()
         return
-    _refuse_connect(settings.get(SparkOptions.MASTER) or conf.get(_MASTER) or "")
+    _refuse_master(settings.get(SparkOptions.MASTER) or conf.get(_MASTER) or "")
     ensure_java()
     log_file = _log_file(settings)
     # Spark keeps these for all sessions of this JVM; Penstock's own options are for one run.
@@ -208,7 +209,7 @@ def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> tuple[Spa
     launched = launched_configuration(settings, conf)
     named = _named_master(settings, launched)
     master = named or f"local[{cores}]"
-    _refuse_connect(master)
+    _refuse_master(master)
     python = launched.get("spark.pyspark.python")
     if (
         python is not None
@@ -283,7 +284,7 @@ def _redirected(log_file: Path) -> Generator[None, None, None]:
         os.close(saved)
 
 
-def _refuse_connect(master: str) -> None:
+def _refuse_master(master: str) -> None:
     """Raises ConfigurationError."""
     remote = os.environ.get("SPARK_REMOTE")
     if remote or master.startswith("sc://"):
@@ -292,6 +293,12 @@ def _refuse_connect(master: str) -> None:
             "and so cannot run TaskManagers or stages. Unset SPARK_REMOTE, and run the "
             "program as a driver of the cluster: give its master (spark://, yarn, k8s://) by "
             "--master, or use spark-submit."
+        )
+    if master == "yarn" and not any(map(os.environ.get, _HADOOP_FOLDERS)):
+        raise ConfigurationError(
+            "Spark's master is yarn, and neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set, so Spark "
+            "would look for the ResourceManager on this machine. Set HADOOP_CONF_DIR to the folder "
+            "that has the cluster's core-site.xml and yarn-site.xml."
         )
 
 

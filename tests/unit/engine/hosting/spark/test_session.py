@@ -136,6 +136,15 @@ def test_a_connect_client_is_refused_with_the_way_out(monkeypatch, remote, maste
         spark_session.session_for(settings, 2, {})
 
 
+def test_yarn_without_its_configuration_is_refused_before_spark_starts(monkeypatch):
+    """Spark would ask port 8032 of this machine for minutes."""
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    with pytest.raises(ConfigurationError, match=r"HADOOP_CONF_DIR.*yarn-site\.xml"):
+        spark_session.session_for(Settings({}), 2, {"spark.master": "yarn"})
+
+
 @pytest.fixture
 def started(monkeypatch):
     """(master, Spark's settings) of each session that would have been started."""
