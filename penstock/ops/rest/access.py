@@ -1,4 +1,4 @@
-"""Who may ask: which hosts and pages a request may come from, and when it has to show the driver's token.
+"""Who may ask: which hosts and pages a request may come from, and who has to show the driver's token.
 
 Any process of a machine reaches a loopback address, and so does any web page through its reader's browser. Source: Flink leaves this
 to its network; the checks are those that browsers make possible (Fetch Metadata, Origin), and the kernel's word about the other end.
@@ -20,10 +20,18 @@ from penstock.engine.model.options.rest import RestOptions
 from penstock.ops.rest.answers import RestError
 
 _OWN_PAGES: Final = (None, "same-origin", "none")
+_REFUSED: Final = (
+    "This request needs the driver's token: send the header `Authorization: Bearer <token>`. The "
+    "user of the driver finds it with `penstock list --show-token`."
+)
+_NO_STRANGERS: Final = (
+    "Only the user of this server, and root, may ask it. With the value 'never' of option "
+    f"'{RestOptions.TOKEN.key}' it answers every user of this machine."
+)
 
 
 class TokenRule(StrEnum):
-    """Who must show the token with a request that changes something: `penstock.rest.token`."""
+    """Who must show the token: `penstock.rest.token`."""
 
     OTHERS = "others"
     ALWAYS = "always"
@@ -34,7 +42,8 @@ class TokenRule(StrEnum):
 class Access:
     """Who may ask the server, and how it is called.
 
-    `hosts`: the names by which this server may be called. `is_loopback`: only this machine reaches it.
+    `token`: "" where nobody can show one. `hosts`: the names by which this server may be called. `is_loopback`: only this machine
+    reaches it.
     """
 
     rule: TokenRule
@@ -57,15 +66,14 @@ class Access:
         self.check_place(headers)
         if changes and headers.get("sec-fetch-site") not in _OWN_PAGES:
             raise RestError(403, "Only pages of this server may change something here.")
-        is_free = self.rule is TokenRule.NEVER and not runs_code
-        needs = self._needs_token(changes=changes and not is_free, is_own_user=is_own_user)
-        if needs and not self._shows(headers):
-            raise RestError(
-                401,
-                "This request needs the driver's token: send the header `Authorization: Bearer "
-                "<token>`. "
-                "The user of the driver finds it with `penstock list --show-token`.",
-            )
+        is_free = self.is_loopback and self.rule is TokenRule.NEVER and not runs_code
+        if not is_free and not self.knows(headers, is_own_user):
+            raise RestError(401, _REFUSED if self.token else _NO_STRANGERS)
+
+    def knows(self, headers: Mapping[str, str], is_own_user: Callable[[], bool]) -> bool:
+        """Whether the request shows the token, or needs none because the kernel says that it comes from the driver's user."""
+        trusts_kernel = self.is_loopback and self.rule is not TokenRule.ALWAYS
+        return self._shows(headers) or (trusts_kernel and is_own_user())
 
     def check_place(self, headers: Mapping[str, str]) -> None:
         """Raises RestError: another server was meant, or a page of another one asks. Enough for what everybody may have."""
@@ -80,18 +88,10 @@ class Access:
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
             raise RestError(403, f"Pages of {origin!r} may not ask this server.")
 
-    def _needs_token(self, *, changes: bool, is_own_user: Callable[[], bool]) -> bool:
-        if not self.is_loopback:
-            return True
-        if not changes:
-            return False
-        return self.rule is TokenRule.ALWAYS or not is_own_user()
-
     def _shows(self, headers: Mapping[str, str]) -> bool:
         kind, _, shown = headers.get("authorization", "").partition(" ")
-        return kind.lower() == "bearer" and hmac.compare_digest(
-            shown.strip().encode(), self.token.encode()
-        )
+        is_token = hmac.compare_digest(shown.strip().encode(), self.token.encode())
+        return bool(self.token) and kind.lower() == "bearer" and is_token
 
 
 def name_of(host: str) -> str:
@@ -105,13 +105,18 @@ def name_of(host: str) -> str:
 def access_of(
     rule: str, token: str, bind_address: str, *names: str | None, is_encrypted: bool = False
 ) -> Access:
-    """Return the rules for a server that listens at this address.
+    """Return the rules for a server that listens at this address. `token`: "" where it has none.
 
     Raises ConfigurationError: the rule is unknown, or too weak for an address that other machines reach.
     """
     wanted = rule.lower()
     if wanted not in set(TokenRule):
         raise refusal(RestOptions.TOKEN.key, rule, ", ".join(TokenRule))
+    if wanted == TokenRule.ALWAYS and not token:
+        raise ConfigurationError(
+            f"option '{RestOptions.TOKEN.key}' is '{rule}', but this server has no token. Use "
+            f"'{TokenRule.OTHERS}', and it answers its user and root only."
+        )
     known = {"localhost", "127.0.0.1", "::1", bind_address.lower()}
     known |= {name.lower() for name in names if name}
     is_here = is_loopback(bind_address)

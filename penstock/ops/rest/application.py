@@ -123,6 +123,9 @@ def _check(request: Request, route: Route, access: Access, is_standby: Callable[
     """Raises RestError: the request must not be answered."""
     if request.method != route.method:  # The router takes HEAD for GET.
         raise _unknown(request)
+    if route.is_open:
+        access.check_place(request.headers)
+        return
     access.check(
         request.headers,
         changes=route.changes,

@@ -26,6 +26,7 @@ ROUTES = (
     Route("POST", "/echo", lambda _, asked: Answer(asked.body, 202), "", changes=True),
     Route("GET", "/file", lambda _, asked: Answer(b"lines", media=TEXT), ""),
     Route("GET", "/config", lambda *_: Answer({}), ""),
+    Route("GET", "/proof", lambda _, asked: Answer(asked.query["nonce"]), ""),
     Route("GET", "/fails", fails, ""),
     Route("GET", "/refuses", refuses, ""),
     Route("GET", "/leaks", leaks, ""),
@@ -129,6 +130,16 @@ def test_a_body_that_is_no_object_is_refused(body):
 
 def test_a_body_that_is_too_large_is_refused():
     assert client(most_bytes=5).post("/echo", content=b'{"a": 1}').status_code == 413
+
+
+def test_a_stranger_reads_nothing_without_the_token():
+    stranger = client(is_own_user=False)
+    assert stranger.get("/file").status_code == 401
+    assert stranger.get("/file", headers={"authorization": "Bearer t"}).content == b"lines"
+
+
+def test_a_stranger_gets_the_proof_by_which_clients_know_the_server():
+    assert client(is_own_user=False).get("/proof?nonce=1").json() == "1"
 
 
 def test_a_stranger_changes_nothing_without_the_token():
