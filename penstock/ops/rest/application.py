@@ -85,6 +85,7 @@ def _endpoint(
             request.headers.get("range", ""),
             data if route.takes_data else b"",
             media,
+            route.changes and not access.knows(request.headers, request.state.is_own_user),
         )
         try:
             return _response(await _answer(route, driver, asked))
@@ -155,7 +156,7 @@ def _body_of(found: bytes, media: str) -> dict[str, Any]:
         return {}
     try:
         body = json.loads(found)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RestError(400, f"Bad request received: the body is no JSON: {error}") from None
     if not isinstance(body, dict):
         raise RestError(400, "Bad request received: the body is no JSON object.")
