@@ -198,8 +198,9 @@ def _directory(asked: Asked, name: str) -> str | None:
     if directory is not None and asked.is_stranger:
         raise RestError(
             403,
-            f"Only the driver's user, or who shows the driver's token, may name a folder ('{name}'). "
-            "Without one a savepoint goes to execution.checkpointing.savepoint-dir.",
+            "Only the driver's user, or who shows the driver's token, may name a folder "
+            f"('{name}'). Without one a savepoint goes to "
+            "execution.checkpointing.savepoint-dir.",
         )
     return directory
 
