@@ -104,14 +104,14 @@ def test_an_address_of_another_machine_is_refused(address, keystore):
         RestServer(Settings(wanted))
 
 
-READS = """
+ASKS = """
 import encodings.idna, http.client, os, sys  # That user may not read Python's files.
-_, user, port, *token = sys.argv
+_, user, port, token, *requests = sys.argv
 os.setuid(int(user))
 asking = http.client.HTTPConnection("localhost", int(port))
-headers = {"Connection": "close"} | {"Authorization": f"Bearer {one}" for one in token}
-for path in ("/overview", "/proof?nonce=1"):
-    asking.request("GET", path, headers=headers)
+for request in requests:
+    headers = {"Connection": "close"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    asking.request(*request.split(), headers=headers)
     answer = asking.getresponse()
     answer.read()
     print(answer.status)
@@ -133,10 +133,13 @@ def running(tmp_path, monkeypatch):
         yield start
 
 
-def statuses(rest, user, *token):
-    """Of a read and of a proof, by a process of this user."""
+READS = ("GET /overview", "GET /proof?nonce=1")
+
+
+def statuses(rest, user, token="", requests=READS):
+    """Of requests of a process of this user."""
     port = rest.address.rpartition(":")[2]
-    command = [sys.executable, "-c", READS, str(user), port, *token]
+    command = [sys.executable, "-c", ASKS, str(user), port, token, *requests]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [int(one) for one in told.split()]
 
@@ -150,6 +153,17 @@ def test_other_users_of_the_machine_read_with_the_token_only(rule, own, of_other
     assert statuses(rest, os.geteuid()) == [own, 200]
     assert statuses(rest, 65_533) == [of_others, 200]
     assert statuses(rest, 65_533, rest.token) == [200, 200]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes of other users")
+@pytest.mark.parametrize("rule", ["others", "never"])
+def test_another_user_gives_a_session_no_job_and_gets_no_rows(rule, running):
+    """Whatever the rule: a job runs as the session's user. 403: this driver is no session."""
+    rest = running(**{"penstock.rest.token": rule})
+    job = f"/session/jobs/{'a' * 32}"
+    requests = ("POST /session/jobs", f"GET {job}/rows/1")
+    assert statuses(rest, 65_533, requests=requests) == [401, 401]
+    assert statuses(rest, 65_533, rest.token, requests) == [403, 403]
 
 
 def test_a_client_of_ours_shows_the_token_where_reads_need_it(running):
