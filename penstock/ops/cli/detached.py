@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from penstock.engine.model.errors import ConfigurationError
-from penstock.ops.cli.remote.texts import complain, shown
+from penstock.ops.cli.remote.texts import complain, show, shown
 from penstock.ops.remote.client import RemoteError, RestClient
 from penstock.ops.rest.address_book import drivers
 
@@ -139,7 +139,7 @@ def _awaited(
 def say_end(what: str, child: subprocess.Popen[bytes], log: Path) -> int:
     """Say how a process has ended that should run, and return the exit code."""
     complain(f"{what} ended with exit code {child.returncode}. The end of {log}:")
-    print(tail(log), file=sys.stderr)
+    show(tail(log), sys.stderr)
     return 1
 
 

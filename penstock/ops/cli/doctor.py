@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from penstock.engine.hosting.program import spark_host
 from penstock.engine.hosting.spark.checks import Finding, JobKind
 from penstock.engine.model.config import Settings
+from penstock.ops.cli.remote.texts import show
 from penstock.ops.doctor.examine import Diagnosis, examine
 
 
@@ -22,7 +23,7 @@ def doctor() -> int:
     )
     spark = spark_host.spark_session(settings, os.cpu_count() or 1)
     diagnosis = examine(spark, settings)
-    print("\n".join(rendered(diagnosis)))
+    show("\n".join(rendered(diagnosis)))
     return 0 if all(map(diagnosis.can_run, JobKind)) else 1
 
 

@@ -18,6 +18,7 @@ from penstock.engine.model.graph.stream_graph import StreamGraph
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.options.scheduling import SchedulingOptions
 from penstock.engine.model.program import ProgramSettings
+from penstock.ops.cli.remote.texts import show
 
 _PLAN_JOB_ID: Final = JobId("0" * 32)
 
@@ -57,18 +58,15 @@ class PlanExecutor:
         job_graph = build_job_graph(graph, _PLAN_JOB_ID, serialize_program)
         if self._shows_functions:
             note_function_strategies(graph, job_graph)
-            print(report(job_graph))
+            show(report(job_graph))
             raise PlanShown
         settings = job_settings_of(Settings(program.configuration, command_line=self._command_line))
         if self._lost:
             before, after = plan_loss(job_graph, self._shape, self._lost, settings)
-            print(
-                before.render(),
-                render_loss(before, after, self._shape.named(self._lost)),
-                sep="\n\n",
-            )
+            loss = render_loss(before, after, self._shape.named(self._lost))
+            show(f"{before.render()}\n\n{loss}")
         else:
-            print(plan_on(job_graph, self._shape, settings).render())
+            show(plan_on(job_graph, self._shape, settings).render())
         raise PlanShown
 
 

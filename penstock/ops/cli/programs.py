@@ -30,7 +30,7 @@ from penstock.engine.model.states import JobStatus
 from penstock.ops.cli.detached import check_attached, run_detached
 from penstock.ops.cli.doctor import doctor
 from penstock.ops.cli.plan import PlanExecutor, PlanShown, shape_of
-from penstock.ops.cli.remote.texts import answered, complain
+from penstock.ops.cli.remote.texts import answered, complain, show
 from penstock.ops.cli.run_in_session import check_without_session, in_session
 from penstock.ops.cli.savepoint_check import BAD_USE, check_savepoint, render_rows, render_savepoint
 from penstock.ops.cli.session import session
@@ -84,10 +84,7 @@ def run_command(options: argparse.Namespace) -> int:
         spark_host.override_executor(None)
         spark_host.set_command_line({})
     if options.command == "plan":
-        print(
-            f"penstock: {options.script} ended without running a job; call execute() in it",
-            file=sys.stderr,
-        )
+        complain(f"{options.script} ended without running a job; call execute() in it")
         return 1
     return 0
 
@@ -102,7 +99,7 @@ class _ListedJobs(RemoteExecutor):
     def submit(self, graph: StreamGraph, program: ProgramSettings) -> RemoteJob:
         found = super().submit(graph, program)
         job = {"job": found.job_id, "name": graph.job_name, "address": found.address}
-        print(json.dumps(job, ensure_ascii=False), file=self._to, flush=True)
+        show(json.dumps(job, ensure_ascii=False), self._to)
         return found
 
 
@@ -156,14 +153,14 @@ def _recover(options: argparse.Namespace) -> int:
     jobs = ClusterExecutor(spark_host.SparkHost()).recover(store_settings(options))
     if not jobs:
         place = options.zookeeper or options.storage_dir
-        print(f"penstock: found no job of {options.cluster_id!r} in {place}", file=sys.stderr)
+        complain(f"found no job of {options.cluster_id!r} in {place}")
     is_good = bool(jobs)
     for name, control in jobs:
         outcome = control.wait()
-        print(f"penstock: job '{name}' ({control.job_id}): {outcome.status}", file=sys.stderr)
+        complain(f"job '{name}' ({control.job_id}): {outcome.status}")
         if outcome.status is not JobStatus.FINISHED:
             is_good = False
-            print(outcome.failure or "", file=sys.stderr)
+            show(outcome.failure or "", sys.stderr)
     return 0 if is_good else 1
 
 
@@ -185,12 +182,12 @@ def _savepoint(options: argparse.Namespace) -> int:
     savepoint = read_savepoint(options.directory)
     if options.action == "dispose":
         savepoint.dispose()
-        print(f"removed {options.directory}")
+        show(f"removed {options.directory}")
     elif options.state is not None:
         uid, name = options.state
-        print(render_rows(savepoint.keyed_state(uid, name), options.rows))
+        show(render_rows(savepoint.keyed_state(uid, name), options.rows))
     else:
-        print(render_savepoint(savepoint))
+        show(render_savepoint(savepoint))
     return 0
 
 
@@ -249,7 +246,7 @@ def _serve_history(options: argparse.Namespace, defined: Mapping[str, str]) -> i
     named = [one.strip() for one in configured.split(",") if one.strip()]
     server = HistoryServer(options.directories or named, settings)
     count = "1 job" if server.jobs == 1 else f"{server.jobs} jobs"
-    print(f"penstock: history of {count} at {server.address}", flush=True)
+    show(f"penstock: history of {count} at {server.address}")
     with contextlib.suppress(KeyboardInterrupt):
         server.run()
     return 0

@@ -39,6 +39,7 @@ from penstock.engine.model.graph.stream_graph import StreamGraph
 from penstock.engine.model.ids import JobId
 from penstock.engine.model.options.scheduling import SchedulingOptions
 from penstock.engine.model.program import ProgramSettings
+from penstock.ops.cli.remote.texts import show
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP: Final = 1024
@@ -180,7 +181,7 @@ def check_savepoint(
     except PenstockError as error:
         say(str(error))
         return BAD_USE
-    print(render_check(savepoint, verdicts))
+    show(render_check(savepoint, verdicts))
     return REFUSED if is_refused(verdicts) else RESTORED
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from penstock.engine.hosting.checkpoints.reader import Savepoint, read_savepoint
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.runtime.operators.sinks import COMMITTABLES
-from penstock.ops.cli.remote.texts import complain, moment, shown
+from penstock.ops.cli.remote.texts import complain, moment, show, shown
 from penstock.ops.cli.savepoint_check import shown_bytes
 
 KAFKA: Final = "Kafka"
@@ -45,19 +45,19 @@ def transactions(options: argparse.Namespace) -> int:
     make = _PLANS[options.action, SQL if options.sql else KAFKA]
     plan = make(options)
     if plan is None:
-        print("nothing is left to do")
+        show("nothing is left to do")
         return 0
-    print("\n".join(plan.lines))
+    show("\n".join(plan.lines))
     if not options.yes and not _agrees():
         complain("nothing was done. Give --yes to do it without being asked.")
         return 1
     plan.carry_out()
-    print(plan.done)
+    show(plan.done)
     return 0
 
 
 def _agrees() -> bool:
-    print("Do it? [y/N] ", end="", flush=True)
+    show("Do it? [y/N] ", end="")
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 

@@ -45,7 +45,7 @@ from penstock.engine.model.messages import (
 from penstock.engine.model.options.scheduling import ConsoleOptions
 from penstock.engine.model.states import JobStatus
 from penstock.engine.model.texts.amounts import counted
-from penstock.engine.model.texts.bounded_text import cut
+from penstock.engine.model.texts.bounded_text import cut, printable
 from penstock.engine.model.texts.error_text import headline_of, traceback_of
 from penstock.ops.console.live_view import LIVE_VIEW, is_live
 from penstock.ops.console.progress import line_of, snapshot_of
@@ -257,12 +257,12 @@ class Console(JobObserver):
         now_ms = monotonic_ms()
         for event in events.events:
             if self._folding.take(event, now_ms):
-                self._writer.put(sys.stderr, f"{first_line(event)}\n")
+                self._put(first_line(event))
         self._folding.left_out += events.left_out
 
     def _show_repeats(self, *, is_all: bool = False) -> None:
         for repeats in self._folding.due(monotonic_ms(), is_all=is_all):
-            self._writer.put(sys.stderr, f"{repeated_line(repeats)}\n")
+            self._put(repeated_line(repeats))
         left_out, self._folding.left_out = self._folding.left_out, 0
         if left_out:
             self._say(f"{left_out:,} further warnings and errors are in the TaskManagers' logs")
@@ -316,7 +316,10 @@ class Console(JobObserver):
             self._say(f"  {who}: {', '.join(names)}")
 
     def _say(self, text: str) -> None:
-        self._writer.put(sys.stderr, f"penstock: {text}\n")
+        self._put(f"penstock: {text}")
+
+    def _put(self, line: str) -> None:
+        self._writer.put(sys.stderr, printable(f"{line}\n"))
 
 
 def _headline(failure: FailureInfo | None) -> str:

@@ -18,6 +18,7 @@ from html import escape
 from typing import Any, Final, Protocol, runtime_checkable
 
 from penstock.engine.model.program import JobControl
+from penstock.engine.model.texts.bounded_text import printable
 from penstock.ops.console.live_view import COLUMNS, Column
 from penstock.ops.console.progress import Snapshot, line_of, snapshot_of
 from penstock.ops.jobs.snapshots import JobSnapshot
@@ -80,7 +81,7 @@ def _cell(_column: Column, text: str, style: str) -> str:
 
 def picture_of(job: JobSnapshot, sentences: Iterable[str]) -> JobPicture:
     """Return the job as it is now."""
-    return JobPicture(job.job_id, snapshot_of(job), tuple(sentences))
+    return JobPicture(job.job_id, snapshot_of(job), tuple(map(printable, sentences)))
 
 
 _PAUSE_S: Final = 1.0

@@ -12,6 +12,7 @@ from typing import Final
 
 from penstock.engine.model.states import JobStatus
 from penstock.engine.model.texts.amounts import bytes_text, duration_text
+from penstock.engine.model.texts.bounded_text import printable
 from penstock.ops.jobs.checkpoint_record import END_TO_END, figures_of
 from penstock.ops.jobs.diagnosis.shares import live
 from penstock.ops.jobs.diagnosis.watermarks import NO_WATERMARK_MS, lag_of
@@ -64,7 +65,7 @@ def snapshot_of(job: JobSnapshot) -> Snapshot:
     rows = tuple(_row_of(job, one, passed_s) for one in job.vertices)
     # A source takes no records in, and a sink sends none.
     total = sum(max(row.in_per_s, row.out_per_s) for row in rows)
-    return Snapshot(job.facts.name, job.status, passed_s, total, _checkpoints(job), rows)
+    return Snapshot(printable(job.facts.name), job.status, passed_s, total, _checkpoints(job), rows)
 
 
 def _row_of(job: JobSnapshot, vertex: VertexSnapshot, passed_s: float) -> VertexRow:
@@ -81,7 +82,7 @@ def _row_of(job: JobSnapshot, vertex: VertexSnapshot, passed_s: float) -> Vertex
         in_per_s, out_per_s, *_ = rates_of(alive)
     lag_ms = lag_of(min((io.watermark_ms for io in alive), default=NO_WATERMARK_MS), job.now_ms)
     return VertexRow(
-        vertex.facts.name,
+        printable(vertex.facts.name),
         " ".join(f"{count} {state}" for state, count in states.items()),
         records_in,
         records_out,

@@ -1,6 +1,6 @@
 """The history server: answers the REST API for jobs that have ended, from their archives.
 
-Source: Flink HistoryServer; differs: paths exist with `/v1` before them, too, and only this machine can ask.
+Source: Flink HistoryServer; differs: paths exist with `/v1` before them, too, and only its user and root can ask, on this machine.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+from penstock.engine.hosting.network.wire.addresses import is_loopback
 from penstock.engine.hosting.os.listening import listen
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
-from penstock.engine.model.options.rest import HistoryServerOptions
+from penstock.engine.model.options.rest import HistoryServerOptions, RestOptions
 from penstock.ops.history.library import Library
 from penstock.ops.jobs.views.cluster import dashboard_config
-from penstock.ops.rest.access import TokenRule, access_of
+from penstock.ops.rest.access import access_of
 from penstock.ops.rest.answers import JSON, Answer, Asked, RestError
 from penstock.ops.rest.routes import Route
 
@@ -40,11 +41,13 @@ class HistoryServer:
             )
         host = settings.get(HistoryServerOptions.ADDRESS)
         try:
-            self._access = access_of(TokenRule.NEVER, "", host)
+            self._access = access_of(settings.get(RestOptions.TOKEN), "", host)
         except ConfigurationError as error:
+            if is_loopback(host):
+                raise
             raise ConfigurationError(
                 f"option 'historyserver.web.address' is '{host}', which other machines may reach, "
-                "and the history server asks nobody who they are. Use localhost, and an SSH tunnel."
+                "and the history server has no token. Use localhost, and an SSH tunnel."
             ) from error
         self.library = Library(directories, settings.get(HistoryServerOptions.RETAINED_JOBS))
         self._settings = settings

@@ -23,20 +23,19 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from penstock.engine.hosting.network.wire.addresses import is_loopback
-from penstock.engine.hosting.os.socket_owners import owners_of_listeners
+from penstock.engine.hosting.os.socket_owners import ROOT, owners_of_listeners
 from penstock.engine.model.elastic import ParallelismBounds
 from penstock.engine.model.errors import PenstockError
 from penstock.ops.rest.address_book import proof_of
 
 T = TypeVar("T")
 _TIMEOUT_S: Final = 30.0
-_ROOT: Final = 0
-"""Nothing is hidden from it."""
 _NAME: Final = re.compile(r"filename\*=UTF-8''(\S+)")
 _RANGE: Final = re.compile(r"bytes (\d+)-")
 _NO_NEWS: Final = "Internal server error."
 """What Flink puts before the text that says what is wrong."""
 _PARTIAL: Final = 206
+_NEEDS_TOKEN: Final = 401
 _BEHIND_THE_END: Final = 416
 
 
@@ -99,8 +98,8 @@ class RestClient:
     Nothing but questions goes to a server of this machine that is another user's (and not root's) before it has proved that it has the
     token: a stranger who listens there would get the token, or the program.
 
-    `address`: for example `http://localhost:8081`. `token`: shown with requests that change something, and with all requests to
-    other machines.
+    `address`: for example `http://localhost:8081`. `token`: shown with requests that change something, with all requests to other
+    machines, and with those that a server of this machine does not answer without.
     """
 
     def __init__(
@@ -212,11 +211,13 @@ class RestClient:
         place = urlsplit(self.address)
         port = place.port or (443 if place.scheme == "https" else 80)
         owners = owners_of_listeners(place.hostname or "", port)
-        if owners and owners <= {_ROOT, os.geteuid()}:
+        if owners and owners <= {ROOT, os.geteuid()}:
             return
         nonce = secrets.token_hex(16)
         if self.token is not None:
-            proof = self.get("/proof", nonce=nonce)["proof"]
+            asking = copy.copy(self)
+            asking.token = None
+            proof = asking.get("/proof", nonce=nonce)["proof"]
             if hmac.compare_digest(proof, proof_of(self.token, nonce, port)):
                 return
         who = " and ".join(f"user {one}" for one in sorted(owners)) or "somebody"
@@ -225,6 +226,20 @@ class RestClient:
             "it has the token. Nothing was sent to it. Name the driver that is meant with -m, and "
             "its token with --token."
         )
+
+    def _answer_to(self, request: urllib.request.Request) -> Any:
+        """A question to this machine shows the token only if it is not answered without. Raises: HTTPError, OSError, RemoteError."""
+        try:
+            return self._opener.open(request, timeout=self._timeout_s)
+        except urllib.error.HTTPError as error:
+            if error.code != _NEEDS_TOKEN or not self._is_here or self.token is None:
+                raise
+            if request.has_header("Authorization"):
+                raise
+            error.close()
+        self._refuse_strangers()
+        request.add_header("Authorization", f"Bearer {self.token}")
+        return self._opener.open(request, timeout=self._timeout_s)
 
     @contextlib.contextmanager
     def _opened(
@@ -249,7 +264,7 @@ class RestClient:
             if self._is_here and ("Authorization" in headers or isinstance(body, bytes)):
                 self._refuse_strangers()
             request = urllib.request.Request(url, data, headers, method=method)
-            with self._opener.open(request, timeout=self._timeout_s) as answer:
+            with self._answer_to(request) as answer:
                 yield answer
         except urllib.error.HTTPError as error:
             with error:

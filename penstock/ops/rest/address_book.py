@@ -6,12 +6,15 @@ Source: none in Flink, whose users give clients an address; Jupyter keeps its ru
 from __future__ import annotations
 
 import hmac
+import itertools
 import json
+import logging
 import os
 import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 from penstock.engine.hosting.os.private_files import (
     check_folder,
@@ -21,6 +24,8 @@ from penstock.engine.hosting.os.private_files import (
 )
 from penstock.engine.model.errors import ConfigurationError
 from penstock.ops.rest.session_place import ROWS_KEY
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +54,51 @@ def proof_of(token: str, nonce: str, port: int) -> str:
     return hmac.new(token.encode(), f"penstock {port} {nonce}".encode(), "sha256").hexdigest()
 
 
-def folder() -> Path:
-    """Return the folder of the files: in XDG_RUNTIME_DIR, or where temporary files are, with the user's number in its name."""
+def _folders() -> list[Path]:
+    """Return where the files may be, the usual place first: in XDG_RUNTIME_DIR, or where temporary files are, with the user's number
+    in the name. Further ones are there because another user had taken that name.
+    """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime:
-        return Path(runtime) / "penstock" / "drivers"
-    return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}" / "drivers"
+        return [Path(runtime) / "penstock" / "drivers"]
+    temporary, name = Path(tempfile.gettempdir()), f"penstock-{os.getuid()}"
+    others = sorted(filter(_is_own, temporary.glob(f"{name}-*")))
+    return [one / "drivers" for one in (temporary / name, *others)]
+
+
+def _own_folder() -> Path:
+    """Return a folder of `_folders` that nobody else can change; it is made. Raises: OSError, ConfigurationError."""
+    usual, *others = _folders()
+    try:
+        return _made(usual)
+    except (OSError, ConfigurationError) as error:
+        if os.environ.get("XDG_RUNTIME_DIR"):
+            raise
+        place = (
+            others[0]
+            if others
+            else Path(tempfile.mkdtemp(prefix=f"{usual.parent.name}-")) / usual.name
+        )
+        _LOG.warning("%s Drivers are entered in %s instead.", error, place)
+        return _made(place)
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid == os.getuid()
+    except OSError:  # It is gone, or is not there yet.
+        return False
+
+
+def _made(place: Path) -> Path:
+    make_folder(str(place))
+    check_folder(str(place))
+    return place
 
 
 def enter(address: str, token: str, program: str) -> Path:
     """Write the file of this process. Returns: its path. Raises: OSError, ConfigurationError: others could read or replace it."""
-    place = folder()
-    make_folder(str(place))
-    check_folder(str(place))
-    path = place / f"{os.getpid()}.json"
+    path = _own_folder() / f"{os.getpid()}.json"
     known = KnownDriver(address, token, os.getpid(), time.time(), program, ROWS_KEY.hex())
     part = path.with_suffix(".part")  # Whoever looks meanwhile sees no file, or a whole one.
     part.unlink(missing_ok=True)
@@ -74,7 +110,8 @@ def enter(address: str, token: str, program: str) -> Path:
 def drivers() -> list[KnownDriver]:
     """Return the drivers of this user whose processes are alive, newest first. Files of others are removed."""
     found = []
-    for path in folder().glob("*.json"):
+    own = filter(_is_own, _folders())
+    for path in itertools.chain.from_iterable(one.glob("*.json") for one in own):
         known = _read(path)
         if known is not None and known.is_alive:
             found.append(known)

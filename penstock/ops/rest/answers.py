@@ -13,6 +13,8 @@ from typing import Any, Final
 JSON: Final = "application/json; charset=UTF-8"
 TEXT: Final = "text/plain; charset=UTF-8"
 _HEX: Final = re.compile(r"[0-9a-fA-F]{32}")
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
+"""As many digits as Flink's numbers have."""
 
 
 class RestError(Exception):
@@ -50,7 +52,8 @@ class Answer:
 class Asked:
     """A request. `path`, `query`: its parameters by name. `body`: JSON data; {} if there is none. `span`: its Range header.
 
-    `data`, `media`: the body as it came and its media type, for a route that takes no JSON.
+    `data`, `media`: the body as it came and its media type, for a route that takes no JSON. `is_stranger`: a request that changes
+    something comes from another user, without the token: `penstock.rest.token` lets him.
     """
 
     path: Mapping[str, str]
@@ -59,6 +62,7 @@ class Asked:
     span: str = ""
     data: bytes = b""
     media: str = ""
+    is_stranger: bool = False
 
     def hex_id(self, name: str) -> str:
         """Return a parameter of the path that is an id. Raises RestError: it is no id."""
@@ -70,7 +74,7 @@ class Asked:
     def number(self, name: str) -> int:
         """Return a parameter of the path that is a number, 0 or more. Raises RestError."""
         value = self.path[name]
-        if not value.isascii() or not value.isdigit():
+        if _NUMBER.fullmatch(value) is None:
             raise bad_parameter("path", name, value)
         return int(value)
 
@@ -79,7 +83,7 @@ class Asked:
         value = self.query.get(name)
         if value is None or not value:
             return default
-        if not value.isascii() or not value.lstrip("-").isdigit():
+        if _NUMBER.fullmatch(value.removeprefix("-")) is None:
             raise bad_parameter("query", name, value)
         return int(value)
 

@@ -88,6 +88,8 @@ def _endpoint(
             request.headers.get("range", ""),
             data if route.takes_data else b"",
             media,
+            route.changes
+            and not access.knows(request.headers, is_own_user=request.state.caller.is_own_user),
         )
         try:
             return _response(await _answer(route, driver, asked))
@@ -126,11 +128,14 @@ def _check(request: Request, route: Route, access: Access, is_standby: Callable[
     """Raises RestError: the request must not be answered."""
     if request.method != route.method:  # The router takes HEAD for GET.
         raise _unknown(request)
+    if route.is_open:
+        access.check_place(request.headers)
+        return
     caller = request.state.caller
     access.check(
         request.headers,
         changes=route.changes,
-        is_own_user=lambda: caller.is_own_user,
+        is_own_user=caller.is_own_user,
         runs_code=route.takes_data,
     )
     caller.is_proven = caller.is_proven or access.shows_token(request.headers)
@@ -157,7 +162,7 @@ def _body_of(found: bytes, media: str) -> dict[str, Any]:
         return {}
     try:
         body = json.loads(found)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RestError(400, f"Bad request received: the body is no JSON: {error}") from None
     if not isinstance(body, dict):
         raise RestError(400, "Bad request received: the body is no JSON object.")

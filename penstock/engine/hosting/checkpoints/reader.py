@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.engine.hosting.checkpoints.storage import CheckpointStorage
+from penstock.engine.hosting.checkpoints.storage import CheckpointStorage, malformed_is_damaged
 from penstock.engine.hosting.os import private_files
 from penstock.engine.hosting.os.file_systems import joined, parted
 from penstock.engine.hosting.shipping.pickling import dumps_records, loads_records
@@ -254,7 +254,8 @@ class Savepoint:
         Raises:
             CheckpointDamaged: a file is missing or damaged.
         """
-        return [self._view(operator) for operator in self.checkpoint.operators]
+        with malformed_is_damaged(self._folder):
+            return [self._view(operator) for operator in self.checkpoint.operators]
 
     @property
     def size_bytes(self) -> int:
@@ -310,6 +311,10 @@ class Savepoint:
         Raises:
             CheckpointDamaged: a file is missing or damaged.
         """
+        with malformed_is_damaged(self._folder):
+            return self._infos(operator)
+
+    def _infos(self, operator: OperatorCheckpoint) -> tuple[dict[str, StateInfo], set[str]]:
         infos: dict[str, StateInfo] = {}
         filled: set[str] = set()
         states = [state for state in operator.subtasks if state is not None]

@@ -23,12 +23,13 @@ or moved. Knows no file system. Source: Flink MetadataV4Serializer; differs: JSO
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import re
 import secrets
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final
 
@@ -51,8 +52,11 @@ from penstock.engine.model.checkpoints import (
     StateHandle,
     SubtaskState,
 )
+from penstock.engine.model.errors import PenstockError
 from penstock.engine.model.ids import DataSetId, JobId
+from penstock.engine.model.key_groups import MAX_PARALLELISM_LIMIT
 from penstock.engine.model.key_types import KeyType
+from penstock.engine.model.texts.bounded_text import bounded_repr, bounded_str
 
 MAGIC: Final = b"PENSTOCK-CHECKPOINT\n"
 VERSION: Final = 2
@@ -78,10 +82,7 @@ def encode_metadata(checkpoint: CompletedCheckpoint, folder: str = "") -> bytes:
 
 def decode_metadata(data: bytes, location: str) -> CompletedCheckpoint:
     """Raises: CheckpointDamaged, naming `location`: not a metadata file, of another version, or incomplete."""
-    if not data.startswith(MAGIC):
-        raise file_systems.CheckpointDamaged(
-            f"{location} is not the metadata of a checkpoint, or its beginning is lost"
-        )
+    _check_magic(data, location)
     if len(data) < len(MAGIC) + _HEAD.size:
         raise file_systems.CheckpointDamaged(f"{location} is incomplete: it ends within its header")
     version, body_size, checksum = _HEAD.unpack_from(data, len(MAGIC))
@@ -96,16 +97,42 @@ def decode_metadata(data: bytes, location: str) -> CompletedCheckpoint:
             f"{location} is incomplete or altered: its checksum is {found:#010x}, expected "
             f"{checksum:#010x}"
         )
-    structure = json.loads(bytes(rest[:body_size]))
-    blobs = _Found(rest[body_size:], file_systems.parted(location)[0])
-    return CompletedCheckpoint(
-        checkpoint_id=structure["checkpoint_id"],
-        job_id=JobId(structure["job_id"]),
-        checkpoint_type=CheckpointType(structure["type"]),
-        timestamp_ms=structure["timestamp_ms"],
-        operators=tuple(_read_operator(one, blobs) for one in structure["operators"]),
-        location=location,
-    )
+    with malformed_is_damaged(location):
+        structure = json.loads(bytes(rest[:body_size]))
+        blobs = _Found(rest[body_size:], file_systems.parted(location)[0])
+        dt.datetime.fromtimestamp(structure["timestamp_ms"] / 1000, dt.UTC)  # It is shown.
+        return CompletedCheckpoint(
+            checkpoint_id=structure["checkpoint_id"],
+            job_id=JobId(structure["job_id"]),
+            checkpoint_type=CheckpointType(structure["type"]),
+            timestamp_ms=structure["timestamp_ms"],
+            operators=tuple(_read_operator(one, blobs) for one in structure["operators"]),
+            location=location,
+        )
+
+
+def _check_magic(data: bytes, location: str) -> None:
+    if not data.startswith(MAGIC):
+        raise file_systems.CheckpointDamaged(
+            f"{location} is not the metadata of a checkpoint, or its beginning is lost"
+        )
+
+
+@contextlib.contextmanager
+def malformed_is_damaged(location: str) -> Generator[None]:
+    """Raises: CheckpointDamaged, naming `location`, if what is read within has another form: who writes a file makes its checksum, too."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except (
+        *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, struct.error),
+        *(AssertionError, RecursionError, MemoryError),
+    ) as error:
+        raise file_systems.CheckpointDamaged(
+            f"{location} has a content that Penstock does not write: {type(error).__name__}: "
+            f"{bounded_str(error, 500)}"
+        ) from error
 
 
 class _Blobs:
@@ -151,6 +178,8 @@ def _operator(operator: OperatorCheckpoint, blobs: _Blobs) -> dict[str, Any]:
 
 def _read_operator(found: dict[str, Any], blobs: _Found) -> OperatorCheckpoint:
     coordinator = found["coordinator"]
+    if not 0 < found["max_parallelism"] <= MAX_PARALLELISM_LIMIT:
+        raise ValueError(f"the maximum parallelism is {found['max_parallelism']}")
     return OperatorCheckpoint(
         uid=found["uid"],
         name=found["name"],
@@ -246,6 +275,8 @@ def _handle(handle: StateHandle, blobs: _Blobs) -> list[Any]:
 
 def _read_handle(place: list[Any], blobs: _Found) -> StateHandle:
     path, offset, size, checksum = place
+    if offset < 0 or size < 0 or ".." in (path or "").split("/"):
+        raise ValueError(f"{bounded_repr(place)} is no place of state")
     if path is None:
         return InlineHandle(blobs.bytes_at([offset, size]), checksum)
     if "/" not in path:
@@ -351,6 +382,8 @@ class CheckpointStorage:
         files, path = self._place(folder)
         names = [name for name, _ in files.list(path)]
         if METADATA in names:
+            at = file_systems.joined(path, METADATA)
+            _check_magic(files.read(at, 0, len(MAGIC)), at)  # Something else may be large.
             return self.load(folder)
         below = [file_systems.joined(given, name) for name in sorted(names) if _WHOLE.match(name)]
         what = "a folder without the file _metadata" if names else "not there, or empty"

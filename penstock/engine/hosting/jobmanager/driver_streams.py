@@ -20,6 +20,7 @@ from penstock.engine.hosting.os.worker_thread import WorkerThreads
 from penstock.engine.model.errors import JobExecutionError
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId
 from penstock.engine.model.messages import DriverCredit, DriverData
+from penstock.engine.model.texts.bounded_text import printable
 
 PRINT_STREAM: Final = "print"
 _MOST_UNREAD: Final = 64
@@ -29,7 +30,9 @@ Grant = Callable[[DriverCredit], None]
 
 
 def write_text(stream: TextIO, text: str) -> None:
-    """Write all of the text. Characters that the stream's encoding lacks are replaced."""
+    """Write all of the text. Characters that the stream's encoding lacks are replaced, on a terminal also those that steer it."""
+    if getattr(stream, "isatty", bool)():  # A program's own stream may have no such method.
+        text = printable(text)
     try:
         stream.write(text)
     except UnicodeEncodeError:

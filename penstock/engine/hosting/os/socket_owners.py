@@ -25,6 +25,8 @@ _ESTABLISHED: Final = 1
 _LISTENS: Final = 10
 _ANY_IPV4: Final = "0.0.0.0"  # ruff: ignore[hardcoded-bind-all-interfaces]
 _ANSWER_S: Final = 1.0
+ROOT: Final = 0
+"""Nothing is hidden from it."""
 _NOBODY: Final = 65534
 """How Linux shows a user of another user namespace by default."""
 
@@ -57,7 +59,7 @@ def refusal_of(sock: socket.socket) -> str | None:
 
 
 def is_of_this_user(sock: socket.socket) -> bool:
-    """Whether the kernel says that a process of this machine and user is at the other end.
+    """Whether the kernel says that a process of this machine and user is at the other end, or over TCP one of root's.
 
     Also over TCP: the kernel knows the owner of each socket in this network namespace, and a
     connection to itself has both ends there. False where nobody says so: Linux only.
@@ -68,8 +70,8 @@ def is_of_this_user(sock: socket.socket) -> bool:
 
 
 def is_this_user(user: int | None) -> bool:
-    """Whether this is the user of this process, and of no other namespace. None is nobody."""
-    return user is not None and user == os.geteuid() != _overflow_user()
+    """Whether this is the user of this process or root, and of no other namespace. None is nobody."""
+    return user in {ROOT, os.geteuid()} - {_overflow_user()}
 
 
 def user_of_other_end(sock: socket.socket) -> int | None:

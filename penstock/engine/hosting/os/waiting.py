@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Final, Protocol, Self
 
 from penstock.engine.model.ids import JobId
+from penstock.engine.model.texts.bounded_text import printable
 
 _LOG: Final = logging.getLogger(__name__)
 _SLICE_S: Final = 0.5
@@ -222,7 +223,7 @@ def interrupted(job: Interruptible) -> bool:
 
 def _say_at_once(line: str) -> None:
     """With its end: the next Ctrl-C may come before another write."""
-    sys.stderr.write(line)
+    sys.stderr.write(printable(line))
     sys.stderr.flush()
 
 

@@ -30,8 +30,8 @@ class FailureInfo:
     lost_task_manager: ResourceId | None = None
 
     def __post_init__(self) -> None:
-        if len(self.text) > _MOST_OF_TEXT:
-            object.__setattr__(self, "text", cut_lines(self.text, MOST_OF_MESSAGE))
+        limit = _MOST_OF_TEXT if len(self.text) <= _MOST_OF_TEXT else MOST_OF_MESSAGE
+        object.__setattr__(self, "text", cut_lines(self.text, limit))
 
 
 @dataclass(frozen=True, slots=True)

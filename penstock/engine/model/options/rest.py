@@ -22,8 +22,8 @@ class RestOptions(OptionGroup, title="REST"):
     ADDRESS = text("rest.address")
     """The name of this machine in addresses that are shown. Not set: that of rest.bind-address."""
     TOKEN = text("penstock.rest.token", "others")
-    """Who must show the driver's token with a request that changes something. `others`: processes that are not of the
-    driver's user on its machine. `always`: everybody. `never`: nobody; only on a loopback address."""
+    """Who must show the driver's token, to read too. `others`: processes that are not of the driver's user, or root's,
+    on its machine. `always`: everybody. `never`: nobody; only on a loopback address."""
     SSL = flag("security.ssl.rest.enabled", "false")
     """Serve HTTPS. Needs security.ssl.rest.keystore."""
     KEYSTORE = text("security.ssl.rest.keystore")

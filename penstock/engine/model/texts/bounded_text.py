@@ -8,6 +8,7 @@ leaves C code cannot be stopped.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from itertools import islice
@@ -25,6 +26,10 @@ MOST_OF_MESSAGE: Final = 64 * 1024
 """Characters of a failure that is sent, logged or kept."""
 MOST_OF_LINE: Final = 256 * 1024
 """Characters of a line that is printed."""
+_STEERS: Final = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
+)
+"""Control characters; separators of lines and the overrides of Unicode's bidirectional algorithm; half characters."""
 _MOST_STEPS: Final = 2_000_000
 _DEPTH: Final = 6
 _CONTAINERS: Final = frozenset({Row, tuple, list, dict, set, frozenset})
@@ -62,13 +67,22 @@ def shortened(text: str, limit: int) -> str:
 def cut_lines(text: str, limit: int) -> str:
     """The text, or its beginning and its end, with a line between them that says how much is missing.
 
-    The beginning of a traceback has the first cause, the end has the error itself. Half characters become escapes.
+    The beginning of a traceback has the first cause, the end has the error itself. What is not `printable` becomes escapes.
     """
     if len(text) <= limit:
-        return _encodable(text)
+        return printable(text)
     head, tail = limit // 4, limit - limit // 4
     parts = text[:head], _cut_note(len(text) - limit).strip(), text[-tail:]
-    return _encodable("\n".join(parts))
+    return printable("\n".join(parts))
+
+
+def printable(text: str) -> str:
+    """The text without what steers a terminal or reorders what it shows: escapes stand for such characters, in JSON's form.
+
+    Whoever may send a record, or name a job, would write to the user's terminal otherwise. Ends of lines and tabs stay. Half
+    characters, which no file or connection takes, become escapes too.
+    """
+    return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _encodable(text: str) -> str:

@@ -15,7 +15,7 @@ HIDDEN: Final = "******"
 _SECRET_PARTS: Final = (
     "password", "passwd", "secret", "token", "credential",
     "apikey", "api-key", "api.key", "access-key", "access.key",
-    "accesskey", "account.key", "auth-params", "service-key",
+    "accesskey", "account.key", "accountkey", "auth-params", "service-key",
     "basic-auth", "basic.auth", "jaas.config", "http-headers",
     "private-key", "private.key", "privatekey", "keytab", "sasl.", "passphrase", "signature",
 )  # fmt: skip
@@ -31,7 +31,7 @@ _IN_WEBHOOK: Final = re.compile(
 )
 """Whoever has the path of a webhook may send to it."""
 _WORDS: Final = r"(?:password|passwd|pwd|passphrase|secret)"
-_ENDS: Final = rf"(?:{_WORDS}|(?:access|account|api)[_-]?key|token)"
+_ENDS: Final = rf"(?:{_WORDS}|(?:access|account|api)[_-]?key|token|[._-](?:pass|auth|pem))"
 _AFTER_COLON: Final = re.compile(rf"""(?i)({_WORDS}["']?: ?["']?)([^\s"'&;,)]+)""")
 """`password: x`, also of YAML. A token is also what a parser reads: `unexpected token: x`."""
 _AS_VALUE: Final = re.compile(rf"""(?i)({_ENDS}(?:=["']?|["']: ?["']))([^\s"'&;,)]+)""")

@@ -217,6 +217,9 @@ class _Pieces:
         return self._chunks.read_into(piece, handle, data, is_wanted)
 
 
+_MOST_COLUMNS: Final = 4096
+
+
 def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
     """Create the parts that a chunk's header names in the snapshot."""
     (length,) = LENGTH.unpack_from(data)
@@ -231,6 +234,10 @@ def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
             values = one.get("values")
             type_info = None if values is None else type_of_text(values)
             info = StateInfo(one["kind"], one["type"], one["ttl"], type_info)
+            if one["columns"] > _MOST_COLUMNS:
+                raise ExternalError(
+                    f"a state has {one['columns']} columns, more than Penstock writes"
+                )
             columns: list[StateColumn] = [[] for _ in range(one["columns"])]
             part = KeyedPart(info, one["key_groups"], one["int32"], [], columns)
             snapshot.keyed[one["name"]] = part

@@ -41,7 +41,15 @@ from penstock.ops.cli.remote.targets import (
     target,
     taskmanagers_of,
 )
-from penstock.ops.cli.remote.texts import complain, duration, indented, moment, shown, tasks_text
+from penstock.ops.cli.remote.texts import (
+    complain,
+    duration,
+    indented,
+    moment,
+    show,
+    shown,
+    tasks_text,
+)
 from penstock.ops.remote.client import (
     LateAnswer,
     RemoteError,
@@ -433,7 +441,7 @@ def list_jobs(options: argparse.Namespace) -> int:
     """`penstock list`: running jobs, with `-a` all."""
     if options.show_token:
         for client in clients(options):
-            print(f"{client.address} {client.token or ''}")
+            show(f"{client.address} {client.token or ''}")
         return 0
     asked, silent = answers(options, lambda one: (overviews(one), is_session(one)))
     found = [Target(client, job) for client, (jobs, _) in asked for job in jobs]

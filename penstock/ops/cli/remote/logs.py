@@ -22,7 +22,7 @@ from penstock.ops.cli.remote.targets import (
     target,
     taskmanagers_of,
 )
-from penstock.ops.cli.remote.texts import complain, seconds, shown
+from penstock.ops.cli.remote.texts import complain, seconds, show, shown
 from penstock.ops.remote.client import FilePart, LateAnswer, RemoteError, RestClient
 
 # ---------------------------------------------------------------------- log reading
@@ -321,9 +321,9 @@ def _look(
 def _print(name: str, lines: Iterable[str], options: argparse.Namespace, *, is_named: bool) -> None:
     for line in lines:
         if options.json:
-            print(json.dumps({"log": name, "line": line}, ensure_ascii=False), flush=True)
+            show(json.dumps({"log": name, "line": line}, ensure_ascii=False))
         else:
-            print(f"{name} | {line}" if is_named else line, flush=True)
+            show(f"{name} | {line}" if is_named else line)
 
 
 def _shown_lines(found: dict[str, list[str]], is_named: bool) -> Iterator[str]:

@@ -8,18 +8,25 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TextIO
+
+from penstock.engine.model.texts.bounded_text import printable
+
+
+def show(text: str, to: TextIO | None = None, end: str = "\n") -> None:
+    """Print what a command says, without what steers a terminal: names and errors are of whoever sends records. `to`: not stdout."""
+    print(printable(text), file=to, end=end, flush=True)
 
 
 def shown(value: object, options: argparse.Namespace, text: str) -> int:
     """Print an answer as JSON if that was asked for, else as text. Returns: 0, the exit code."""
-    print(json.dumps(value, indent=2, ensure_ascii=False) if options.json else text)
+    show(json.dumps(value, indent=2, ensure_ascii=False) if options.json else text)
     return 0
 
 
 def complain(text: str) -> None:
     """Say what is wrong, where it does not get into the answer."""
-    print(f"penstock: {text}", file=sys.stderr, flush=True)
+    show(f"penstock: {text}", sys.stderr)
 
 
 def moment(at_ms: int) -> str:

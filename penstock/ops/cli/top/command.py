@@ -6,7 +6,6 @@ Source: top(1), `kubectl top`; Flink shows the same figures in its dashboard.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import threading
@@ -21,7 +20,7 @@ from penstock.ops.cli.remote.targets import (
     overviews,
     target,
 )
-from penstock.ops.cli.remote.texts import seconds
+from penstock.ops.cli.remote.texts import seconds, shown
 from penstock.ops.cli.top.facts import (
     Frame,
     JobPage,
@@ -138,7 +137,7 @@ def _once(options: argparse.Namespace) -> int:
         raise RemoteError(frame.problem)
     code = 1 if frame.problem else 0
     if options.json:
-        print(json.dumps(frame.as_json(), indent=2, ensure_ascii=False))
+        shown(frame.as_json(), options, "")
         return code
     from penstock.ops.cli.top.screen import Screen
 

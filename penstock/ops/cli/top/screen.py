@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.engine.model.texts.bounded_text import printable
 from penstock.ops.cli.remote.targets import ENDED
 from penstock.ops.cli.remote.texts import duration
 from penstock.ops.cli.top.facts import Frame, JobPage, JobRow, VertexRow
@@ -101,9 +102,9 @@ class Screen:
         job = page.job
         lines = [
             Text.assemble(
-                (f"{job.name} ", "bold"),
-                f"({job.job_id[:8]}) ",
-                (job.status, _STATUS.get(job.status, "")),
+                _text(f"{job.name} ", "bold"),
+                _text(f"({job.job_id[:8]}) "),
+                _text(job.status, _STATUS.get(job.status, "")),
                 f" for {duration(job.duration_ms)}, {job.running}/{job.total} subtasks run",
             )
         ]
@@ -114,13 +115,13 @@ class Screen:
                 f"checkpoint {one.checkpoint_id} took {duration(one.took_ms)} "
                 f"({one.state_bytes:,} bytes), {duration(max(0, one.age_ms))} ago{failed}"
             )
-            lines.append(Text(text))
+            lines.append(_text(text))
         return lines + self._wrapped(page.sentence, "", _MOST_OF_SENTENCE)
 
     def _wrapped(self, text: str, style: str, most: int) -> list[Text]:
         if not text:
             return []
-        lines = list(Text(text, style=style).wrap(self._console, self.columns))
+        lines = list(_text(text, style).wrap(self._console, self.columns))
         if len(lines) > most:
             lines[most - 1].append(" …")
         return lines[:most]
@@ -136,7 +137,7 @@ class Screen:
                 table.add_column(title, no_wrap=True)
             for place, row in enumerate(rows):
                 table.add_row(
-                    Text(row.name), *(cell(row) for *_, cell in cells), style=_style(place, marked)
+                    _text(row.name), *(cell(row) for *_, cell in cells), style=_style(place, marked)
                 )
             return table
         table.add_column("vertex", no_wrap=True, overflow="ellipsis", ratio=1)
@@ -145,7 +146,7 @@ class Screen:
             table.add_column(column.title, no_wrap=True, justify="right")
         for place, row in enumerate(rows):
             found = [column.cell(row, self) for column in columns]
-            table.add_row(Text(row.name), *found, style=_style(place, marked))
+            table.add_row(_text(row.name), *found, style=_style(place, marked))
         return table
 
     def _printed(self, parts: Sequence[Text | Table]) -> list[str]:
@@ -185,11 +186,16 @@ def _head_of_list(frame: Frame) -> list[Text]:
     running = sum(job.status == "RUNNING" for job in frame.jobs)
     places = ", ".join(dict.fromkeys(job.address for job in frame.jobs))
     at = f" at {places}" if places else ""
-    return [Text(f"{len(frame.jobs)} jobs, {running} running{at}", style="bold")]
+    return [_text(f"{len(frame.jobs)} jobs, {running} running{at}", "bold")]
 
 
 def _style(place: int, marked: int | None) -> str:
     return "reverse" if place == marked else ""
+
+
+def _text(text: str, style: str = "") -> Text:
+    """What an answer says. Rich lets escape sequences pass."""
+    return Text(printable(text), style=style)
 
 
 def _number(value: float | None) -> Text:
@@ -198,14 +204,14 @@ def _number(value: float | None) -> Text:
 
 _BARS_FROM: Final = 100
 _JOB_COLUMNS: Final[tuple[tuple[int, str, Callable[[JobRow], Text]], ...]] = (
-    (0, "status", lambda row: Text(row.status, style=_STATUS.get(row.status, ""))),
+    (0, "status", lambda row: _text(row.status, _STATUS.get(row.status, ""))),
     (40, "subtasks", lambda row: Text(f"{row.running}/{row.total}")),
     (60, "for", lambda row: Text(duration(row.duration_ms))),
-    (76, "id", lambda row: Text(row.job_id[:8])),
+    (76, "id", lambda row: _text(row.job_id[:8])),
 )
 """Each with the width of the window at which it is shown."""
 _COLUMNS: Final = (
-    _Column("subtasks", lambda row, _: Text(row.states), 120),
+    _Column("subtasks", lambda row, _: _text(row.states), 120),
     _Column("in/s", lambda row, _: _number(row.in_per_s), 60),
     _Column("out/s", lambda row, _: _number(row.out_per_s), 40),
     _Column(

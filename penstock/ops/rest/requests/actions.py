@@ -76,7 +76,7 @@ def trigger_savepoint(driver: Driver, asked: Asked) -> Answer:
     """POST /jobs/:jobid/savepoints."""
     control = control_of(driver, asked)
     _check_format(asked)
-    directory = asked.text("target-directory")
+    directory = _directory(asked, "target-directory")
     cancels = asked.flag("cancel-job")
 
     def work() -> dict[str, Any]:
@@ -92,7 +92,7 @@ def stop(driver: Driver, asked: Asked) -> Answer:
     """POST /jobs/:jobid/stop: a savepoint, with which the job ends."""
     control = control_of(driver, asked)
     _check_format(asked)
-    directory = asked.text("targetDirectory")
+    directory = _directory(asked, "targetDirectory")
     kind = CheckpointType.STOP_DRAIN if asked.flag("drain") else CheckpointType.STOP_SUSPEND
     return _started(
         driver,
@@ -132,7 +132,7 @@ def trigger_checkpoint(driver: Driver, asked: Asked) -> Answer:
 
 def dispose_savepoint(driver: Driver, asked: Asked) -> Any:
     """POST /savepoint-disposal."""
-    path = asked.text("savepoint-path")
+    path = _directory(asked, "savepoint-path")
     if not path:
         raise RestError(400, "Field savepoint-path must not be omitted or be null.")
 
@@ -187,6 +187,22 @@ def control_of(driver: Driver, asked: Asked) -> JobControl:
     if control is None:
         raise RestError(503, f"Job {job.job_id} is not started yet. Ask again later.")
     return control
+
+
+def _directory(asked: Asked, name: str) -> str | None:
+    """Return the folder that the body names; None: it names none, so the configured one is meant. Raises RestError.
+
+    A stranger would write or remove files as the driver's user wherever that one may.
+    """
+    directory = asked.text(name)
+    if directory is not None and asked.is_stranger:
+        raise RestError(
+            403,
+            "Only the driver's user, or who shows the driver's token, may name a folder "
+            f"('{name}'). Without one a savepoint goes to "
+            "execution.checkpointing.savepoint-dir.",
+        )
+    return directory
 
 
 def _check_format(asked: Asked) -> None:

@@ -114,3 +114,19 @@ def test_what_a_taskmanager_has_left_out_is_told_with_where_it_is(said):
     assert said(lambda console: console.observe(told)) == (
         "penstock: 1,234 further warnings and errors are in the TaskManagers' logs\n"
     )
+
+
+EVIL, ESCAPED = "\x1b[2J\x9b", r"\u001b[2J\u009b"
+
+
+def test_names_and_errors_do_not_steer_the_terminal(said):
+    failed = ended(reason=CheckpointFailureReason.IO_EXCEPTION, text=EVIL)
+    event = LogEvent(0, 30, "WARNING", EVIL, None, "", EVIL, "")
+    told = said(
+        lambda console: [
+            console.observe(failed),
+            console.observe(LogEvents(ResourceId("tm-1"), (event,))),
+        ]
+    )
+    assert EVIL not in told
+    assert told.count(ESCAPED) == 3

@@ -91,3 +91,12 @@ def test_a_job_that_has_ended_shows_its_averages(told):
         ["2 FINISHED", "2,000", "0", "0%"],
     )
     assert ", FINISHED, 4,000 records/s" in picture(told).html()
+
+
+def test_names_do_not_steer_a_terminal(told):
+    """In IPython the text is printed as it is."""
+    evil = replace(told.now_it_is(), facts=replace(told.now_it_is().facts, name="\x1b[2J"))
+    found = picture_of(evil, ["\x9b1m"])
+    assert "\x1b" not in found.html() + found.text()
+    assert found.text().startswith(r"job '\u001b[2J'")
+    assert found.sentences == (r"\u009b1m",)

@@ -11,6 +11,7 @@ from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.ops.history.library import Library
 from penstock.ops.history.server import HistoryServer
+from penstock.ops.rest import serving as serving_of_rest
 from tests.conformance.rest.shapes import RECORDED, differences
 from tests.tools.hosting.rest import Client
 from tests.tools.waiting import wait_until
@@ -92,6 +93,20 @@ def test_a_refresh_that_fails_is_not_the_last_one(tmp_path, monkeypatch, caplog)
 def test_pages_of_others_are_refused(tmp_path, headers):
     with serving(tmp_path) as client:
         assert client.ask("/jobs/overview", **headers)[0] == 403
+
+
+def test_other_users_of_the_machine_read_archives_only_if_the_server_is_opened_to_them(
+    tmp_path, monkeypatch
+):
+    put(tmp_path)
+    monkeypatch.setattr(serving_of_rest, "is_of_this_user", lambda _: False)
+    with serving(tmp_path) as client:
+        status, told = client.ask("/jobs/overview")
+        assert status == 401
+        assert "'never' of option 'penstock.rest.token'" in told["errors"][0]
+    opened = Settings({"historyserver.web.port": "0", "penstock.rest.token": "never"})
+    with serving(tmp_path, opened) as client:
+        assert client.get("/jobs/overview") == OVERVIEW
 
 
 def test_nothing_can_be_changed(tmp_path):

@@ -88,7 +88,7 @@ class Handler(BaseHTTPRequestHandler):
         print(self.path.partition("?")[0], self.headers.get("Authorization"), flush=True)
         nonce = parse_qs(urlsplit(self.path).query).get("nonce", [""])[0]
         found = json.dumps({"proof": proof_of(sys.argv[1], nonce, server.server_port)}).encode()
-        self.send_response(200)
+        self.send_response(int(sys.argv[2]))
         self.send_header("Content-Length", str(len(found)))
         self.end_headers()
         self.wfile.write(found)
@@ -106,8 +106,8 @@ def stranger():
     """Starts a server of another user that knows a token; returns its address and what it prints of each request."""
     with contextlib.ExitStack() as stack:
 
-        def start(token):
-            command = [sys.executable, "-c", STRANGER, token]
+        def start(token, status="200"):
+            command = [sys.executable, "-c", STRANGER, token, status]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             stack.enter_context(process)
             stack.callback(process.kill)
@@ -129,6 +129,14 @@ def test_a_stranger_who_listens_gets_neither_the_token_nor_the_program(stranger)
         with pytest.raises(RemoteError, match="listened at by user 65533, not by this user"):
             send()
     assert [seen.readline() for _ in range(3)] == ["/jobs None\n", "/proof None\n", "/proof None\n"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes of other users")
+def test_a_stranger_who_refuses_to_answer_without_the_token_does_not_get_it(stranger):
+    address, seen = stranger("what it guesses", "401")
+    with pytest.raises(RemoteError):
+        RestClient(address, "secret").get("/jobs")
+    assert [seen.readline() for _ in range(2)] == ["/jobs None\n", "/proof None\n"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes of other users")

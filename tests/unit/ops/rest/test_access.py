@@ -25,7 +25,7 @@ def refusal(
         access.check(
             LOCAL | dict(headers),
             changes=changes,
-            is_own_user=lambda: is_own_user,
+            is_own_user=is_own_user,
             runs_code=runs_code,
         )
     except RestError as error:
@@ -72,8 +72,9 @@ def test_a_link_or_image_elsewhere_changes_nothing(site):
     ],
 )
 def test_who_needs_the_token(rule, is_own_user, status):
+    """To read, too: jobs, metrics and logs are the user's alone."""
     assert refusal(rule=rule, is_own_user=is_own_user) == status
-    assert refusal(rule=rule, is_own_user=is_own_user, changes=False) is None
+    assert refusal(rule=rule, is_own_user=is_own_user, changes=False) == status
     shown = {"authorization": f"Bearer {TOKEN}"}
     assert refusal(shown, rule=rule, is_own_user=is_own_user) is None
 
@@ -105,10 +106,10 @@ def test_an_address_that_others_reach_needs_the_token_for_everything():
     access = access_of("always", TOKEN, "0.0.0.0", "driver.example", is_encrypted=True)
     headers = {"host": "driver.example:8081"}
     with pytest.raises(RestError) as refused:
-        access.check(headers, changes=False, is_own_user=lambda: True)
+        access.check(headers, changes=False, is_own_user=True)
     assert refused.value.status == 401
     shown = headers | {"authorization": f"bearer {TOKEN}"}
-    access.check(shown, changes=True, is_own_user=lambda: False)
+    access.check(shown, changes=True, is_own_user=False)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +119,16 @@ def test_an_address_that_others_reach_needs_the_token_for_everything():
 def test_an_address_that_others_reach_is_refused_without_token_or_tls(rule, is_encrypted):
     with pytest.raises(ConfigurationError, match="security.ssl.rest.enabled"):
         access_of(rule, TOKEN, "0.0.0.0", is_encrypted=is_encrypted)
+
+
+def test_a_server_without_a_token_takes_none():
+    access = access_of("others", "", "localhost")
+    access.check(LOCAL, changes=False, is_own_user=True)
+    for shown in ({}, {"authorization": "Bearer "}, {"authorization": "bearer"}):
+        with pytest.raises(RestError, match="Only the user of this server, and root"):
+            access.check(LOCAL | shown, changes=False, is_own_user=False)
+    with pytest.raises(ConfigurationError, match="this server has no token"):
+        access_of("always", "", "localhost")
 
 
 def test_an_unknown_rule_is_refused():

@@ -27,11 +27,14 @@ ROUTES = (
     Route("POST", "/echo", lambda _, asked: Answer(asked.body, 202), "", changes=True),
     Route("GET", "/file", lambda _, asked: Answer(b"lines", media=TEXT), ""),
     Route("GET", "/config", lambda *_: Answer({}), ""),
+    Route("GET", "/proof", lambda _, asked: Answer(asked.query["nonce"]), ""),
     Route("GET", "/fails", fails, ""),
     Route("GET", "/refuses", refuses, ""),
     Route("GET", "/leaks", leaks, ""),
     Route("GET", "/id/{jobid}", lambda _, asked: Answer(asked.hex_id("jobid")), ""),
     Route("GET", "/number/{n}", lambda _, asked: Answer(asked.number("n")), ""),
+    Route("GET", "/query", lambda _, asked: Answer(asked.query_number("n", 0)), ""),
+    Route("POST", "/who", lambda _, asked: Answer(asked.is_stranger), "", changes=True),
     Route("POST", "/fields", lambda _, asked: Answer([asked.text("t"), asked.flag("f")]), ""),
 )
 
@@ -128,9 +131,14 @@ def test_a_body_may_come_with_every_request(body):
     assert client().request("GET", "/file", content=body).status_code == 200
 
 
-@pytest.mark.parametrize("body", [b"{", b"[1]", b'"x"', b"\xff"])
+DEEP = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[1]", b'"x"', b"\xff", b'{"a":' + b"1" * 5000 + b"}", DEEP]
+)
 def test_a_body_that_is_no_object_is_refused(body):
-    assert client().post("/echo", content=body).status_code == 400
+    assert client(most_bytes=len(DEEP)).post("/echo", content=body).status_code == 400
 
 
 def test_a_body_that_is_too_large_is_refused():
@@ -162,6 +170,24 @@ def test_who_shows_the_token_has_proved_himself():
     assert caller.is_proven
 
 
+def test_a_stranger_reads_nothing_without_the_token():
+    stranger = client(is_own_user=False)
+    assert stranger.get("/file").status_code == 401
+    assert stranger.get("/file", headers={"authorization": "Bearer t"}).content == b"lines"
+
+
+def test_a_stranger_gets_the_proof_by_which_clients_know_the_server():
+    assert client(is_own_user=False).get("/proof?nonce=1").json() == "1"
+
+
+def test_a_stranger_who_is_let_in_without_the_token_is_known_as_one():
+    token = {"authorization": "Bearer t"}
+    assert client(rule="never", is_own_user=False).post("/who").json() is True
+    assert client(rule="never", is_own_user=False).post("/who", headers=token).json() is False
+    assert client(rule="never").post("/who").json() is False
+    assert client(rule="always").post("/who", headers=token).json() is False
+
+
 def test_a_stranger_changes_nothing_without_the_token():
     stranger = client(is_own_user=False)
     answer = stranger.post("/echo", content=b"{}")
@@ -189,6 +215,10 @@ def test_ids_and_numbers_that_are_none_are_named():
     ]
     assert client().get(f"/id/{'A' * 32}").json() == "a" * 32
     assert client().get("/number/-1").status_code == 400
+    assert client().get(f"/number/{'1' * 5000}").status_code == 400
+    for text in ("--1", "1" * 5000, "1.5", "٣"):
+        assert client().get("/query", params={"n": text}).status_code == 400
+    assert client().get("/query?n=-7").json() == -7
     assert client().get("/number/7").json() == 7
 
 

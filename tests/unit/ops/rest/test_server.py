@@ -1,6 +1,8 @@
 """Which port the server takes, and what it refuses."""
 
+import contextlib
 import datetime as dt
+import os
 import socket
 import subprocess
 import sys
@@ -100,6 +102,75 @@ def test_an_address_of_another_machine_is_refused(address, keystore):
     }
     with pytest.raises(ConfigurationError, match="rest.bind-address"):
         RestServer(Settings(wanted))
+
+
+ASKS = """
+import encodings.idna, http.client, os, sys  # That user may not read Python's files.
+_, user, port, token, *requests = sys.argv
+os.setuid(int(user))
+asking = http.client.HTTPConnection("localhost", int(port))
+for request in requests:
+    headers = {"Connection": "close"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    asking.request(*request.split(), headers=headers)
+    answer = asking.getresponse()
+    answer.read()
+    print(answer.status)
+"""
+
+
+@pytest.fixture
+def running(tmp_path, monkeypatch):
+    """Starts a server with these options."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with contextlib.ExitStack() as stack:
+
+        def start(**options):
+            rest = RestServer(Settings({"rest.bind-port": "0"} | options))
+            rest.start()
+            stack.callback(rest.stop)
+            return rest
+
+        yield start
+
+
+READS = ("GET /overview", "GET /proof?nonce=1")
+
+
+def statuses(rest, user, token="", requests=READS):
+    """Of requests of a process of this user."""
+    port = rest.address.rpartition(":")[2]
+    command = [sys.executable, "-c", ASKS, str(user), port, token, *requests]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [int(one) for one in told.split()]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes of other users")
+@pytest.mark.parametrize(
+    ("rule", "own", "of_others"), [("others", 200, 401), ("always", 401, 401), ("never", 200, 200)]
+)
+def test_other_users_of_the_machine_read_with_the_token_only(rule, own, of_others, running):
+    rest = running(**{"penstock.rest.token": rule})
+    assert statuses(rest, os.geteuid()) == [own, 200]
+    assert statuses(rest, 65_533) == [of_others, 200]
+    assert statuses(rest, 65_533, rest.token) == [200, 200]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes of other users")
+@pytest.mark.parametrize("rule", ["others", "never"])
+def test_another_user_gives_a_session_no_job_and_gets_no_rows(rule, running):
+    """Whatever the rule: a job runs as the session's user. 403: this driver is no session."""
+    rest = running(**{"penstock.rest.token": rule})
+    job = f"/session/jobs/{'a' * 32}"
+    requests = ("POST /session/jobs", f"GET {job}/rows/1")
+    assert statuses(rest, 65_533, requests=requests) == [401, 401]
+    assert statuses(rest, 65_533, rest.token, requests) == [403, 403]
+
+
+def test_a_client_of_ours_shows_the_token_where_reads_need_it(running):
+    rest = running(**{"penstock.rest.token": "always"})
+    assert "taskmanagers" in RestClient(rest.address, rest.token).get("/overview")
+    with pytest.raises(RemoteError, match="needs the driver's token"):
+        RestClient(rest.address).get("/overview")
 
 
 @pytest.fixture

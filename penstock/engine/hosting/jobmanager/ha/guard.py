@@ -11,7 +11,6 @@ import json
 import logging
 import math
 import pickle
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -21,6 +20,7 @@ from typing import Final
 from penstock.engine.hosting.jobmanager.ha.store import Ended, Entry, JobStore, LeaseTaken
 from penstock.engine.hosting.os.clock import monotonic_ms, wall_ms
 from penstock.engine.hosting.os.worker_thread import WorkerThreads
+from penstock.engine.hosting.reporting.say import say
 from penstock.engine.machines.leases import Instant, Leadership, Lease, Standing
 from penstock.engine.machines.rescaling.requirements import check_requirements
 from penstock.engine.model.elastic import (
@@ -226,12 +226,9 @@ class LeaseKeeper(JobGuard):
             left = Ended(token, self.job_id, str(ended.status), ended.net_runtime_ms, ended.failure)
             trouble = self._ask(lambda: self._store.remove(self.entry, left))
             if trouble is not None and self._is_still_there():
-                print(
-                    f"penstock: job {self.job_id} is {ended.status}, but its entry "
-                    f"{self.entry.path} could not be removed ({trouble}); the next driver "
-                    "that finds it removes it\n",
-                    end="",
-                    file=sys.stderr,
+                say(
+                    f"job {self.job_id} is {ended.status}, but its entry {self.entry.path} could "
+                    f"not be removed ({trouble}); the next driver that finds it removes it"
                 )
         elif self.gives_back and self.lost() is None:
             self._give_back()

@@ -1,8 +1,9 @@
 """Reads and writes the log files of one folder.
 
-Readers get the list of files, and pieces of them. Only plain files of the folder itself are given.
-Only the last component of a name counts, and links are not followed, so that nothing outside of the
-folder can be read. Source: Flink's log handlers of JobManager and TaskManager.
+Readers get the list of files, and pieces of them: of the log and of what was printed, and of those that
+were rolled away from them. Links are not followed, and another user's files are not read. Source: Flink's
+log handlers of JobManager and TaskManager; differs: Flink gives every file of the folder, which may be
+somebody's home.
 
 RollingFile: a file that lines are appended to, and that a new one replaces when it is large.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import sys
 from typing import Final
@@ -112,9 +114,13 @@ class RollingFile:
 def _opened(path: str) -> _Opened:
     """Open a file for more lines. Raises: OSError, also if another user has made it, who could read it then."""
     file = _Opened(os.open(path, _APPEND_FLAGS, _FILE_MODE))
-    if sys.platform != "win32" and file.status().st_uid != os.geteuid():
+    if not _is_own(file.status()):
         raise PermissionError(errno.EPERM, "another user owns the log file", path)
     return file
+
+
+def _is_own(status: os.stat_result) -> bool:
+    return sys.platform == "win32" or status.st_uid == os.geteuid()
 
 
 LAST_LINES: Final = 1000
@@ -133,6 +139,8 @@ class LogFolder:
 
     def __init__(self, log_path: str) -> None:
         self._path = log_path
+        names = map(os.path.basename, (log_path, stdout_path(log_path)))
+        self._own = re.compile(rf"(?:{'|'.join(map(re.escape, names))})(?:\.\d+)?")
 
     def answer(
         self, question: messages.ListLogs | messages.ReadLog
@@ -141,25 +149,24 @@ class LogFolder:
         return self.list() if isinstance(question, messages.ListLogs) else self.read(question)
 
     def list(self) -> messages.LogList:
-        """Return all plain files of the folder by name; none if there is no log."""
+        """Return the files that the process writes, and those rolled away, by name; none if there is no log."""
         found: list[messages.LogFile] = []
         if self._path:
             with contextlib.suppress(OSError), os.scandir(os.path.dirname(self._path)) as entries:
-                plain = (one for one in entries if one.is_file(follow_symlinks=False))
-                found = [_file(one.name, one.stat(follow_symlinks=False)) for one in plain]
+                known = (one for one in entries if self._own.fullmatch(one.name))
+                statuses = [(one.name, one.stat(follow_symlinks=False)) for one in known]
+                found = [_file(name, one) for name, one in statuses if _is_readable(one)]
         return messages.LogList(tuple(sorted(found, key=lambda file: file.name)))
 
     def read(self, question: messages.ReadLog) -> messages.LogPiece:
         """Return a piece of a file; empty after its end. Raises: NoSuchLog, OSError."""
         path = self._path_of(question)
         try:
-            file = os.open(path, _FLAGS)
+            file = _opener(path, _FLAGS)
         except OSError as error:
             raise _missing(path) from error
         try:
             status = os.fstat(file)
-            if not stat.S_ISREG(status.st_mode):
-                raise _missing(path)
             offset = question.offset
             if offset < 0:
                 offset = max(0, status.st_size + offset)
@@ -172,7 +179,7 @@ class LogFolder:
         """Return the last lines of the log; those before its last roll complete them. Empty: there are none."""
         data = b""
         for path in (self._path, f"{self._path}.1"):
-            with contextlib.suppress(OSError), open(path, "rb") as file:
+            with contextlib.suppress(OSError), open(path, "rb", opener=_opener) as file:
                 file.seek(0, os.SEEK_END)
                 file.seek(max(0, file.tell() - MOST_OF_LAST_LINES))
                 data = file.read() + data
@@ -186,9 +193,22 @@ class LogFolder:
         if not question.name:
             return stdout_path(self._path) if question.is_stdout else self._path
         name = question.name.replace("\\", "/").rpartition("/")[2]
-        if name in {"", ".", ".."} or "\0" in name:
-            raise NoSuchLog(f"{question.name!r} names no file in the folder of the log")
+        if not self._own.fullmatch(name):
+            raise NoSuchLog(f"{question.name!r} is no log file of this process")
         return os.path.join(os.path.dirname(self._path), name)
+
+
+def _opener(path: str, _flags: int) -> int:
+    """Raises: OSError: it is not there, a link, no plain file, or of another user."""
+    file = os.open(path, _FLAGS)
+    if not _is_readable(os.fstat(file)):
+        os.close(file)
+        raise PermissionError(errno.EPERM, "it is no plain file of this user", path)
+    return file
+
+
+def _is_readable(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and _is_own(status)
 
 
 def _file(name: str, status: os.stat_result) -> messages.LogFile:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from penstock.engine.model.messages import LogEvent
-from penstock.engine.model.texts.bounded_text import MOST_OF_LINE, bounded_str, cut
+from penstock.engine.model.texts.bounded_text import MOST_OF_LINE, bounded_str, cut, printable
 from penstock.engine.model.texts.redaction import without_credentials
 from penstock.engine.runtime.interruption import uninterruptible
 
@@ -149,11 +149,12 @@ class LogLine:
 
 
 def text_of(line: LogLine) -> str:
-    """Return the line as text, without a line feed. A message or error of several lines follows as it is."""
+    """Return the line as text, without a line feed. A message or error of several lines follows it."""
     at = _local(line.at_s).strftime("%Y-%m-%d %H:%M:%S")
     millis = int(line.at_s * 1000) % 1000
     text = without_credentials(f"{line.message}\n{line.error}" if line.error else line.message)
-    return f"{at},{millis:03d} {line.level:<7} {line.logger}{_where(line)} - {text}"
+    # The files are read in terminals.
+    return printable(f"{at},{millis:03d} {line.level:<7} {line.logger}{_where(line)} - {text}")
 
 
 def json_of(line: LogLine) -> str:

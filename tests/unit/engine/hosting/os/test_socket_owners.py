@@ -68,6 +68,14 @@ def test_a_process_of_another_user_is_not(family, address):
         assert not is_of_this_user(sock)
 
 
+def test_over_tcp_root_is_vouched_for_too(monkeypatch):
+    """Nothing is hidden from it."""
+    with accepted(socket.AF_INET, ("127.0.0.1", 0)) as (sock, _):
+        monkeypatch.setattr(socket_owners, "ROOT", os.geteuid())
+        monkeypatch.setattr(socket_owners.os, "geteuid", lambda: 65_533)
+        assert is_of_this_user(sock)
+
+
 @pytest.mark.parametrize(("family", "address"), ENDS[:2])
 def test_a_socket_that_its_process_has_closed_belongs_to_nobody(family, address):
     """The kernel gives such a socket to user 0, who may be ours."""

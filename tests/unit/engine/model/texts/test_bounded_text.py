@@ -12,6 +12,7 @@ from penstock.engine.model.texts.bounded_text import (
     bounded_str,
     cut,
     cut_lines,
+    printable,
     shortened,
 )
 
@@ -169,3 +170,18 @@ def test_a_text_for_one_line_ends_with_an_ellipsis_if_it_is_cut():
     assert shortened("four words of text", 18) == "four words of text"
     assert shortened("four words of text", 12) == "four words…"
     assert len(shortened("x" * 100, 12)) == 12
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\n\tä\u200f \N{GRINNING FACE}\r\n", None),
+        ("\x1b[2J\x00\x7f\x9b1m", r"\u001b[2J\u0000\u007f\u009b1m"),
+        ("99 %\rdone", r"99 %\u000ddone"),
+        ("a\u202eb\u2066c\u2028d", r"a\u202eb\u2066c\u2028d"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_what_steers_a_terminal_becomes_escapes(text, shown):
+    assert printable(text) == (text if shown is None else shown)
+    assert cut_lines(text, 100) == printable(text) == printable(printable(text))

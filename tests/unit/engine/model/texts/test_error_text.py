@@ -5,6 +5,7 @@ import traceback
 import pytest
 
 from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.messages import FailureInfo
 from penstock.engine.model.texts.bounded_text import MOST_OF_MESSAGE
 from penstock.engine.model.texts.error_text import headline_of, text_for_user, traceback_of
 
@@ -135,3 +136,10 @@ def test_an_error_of_ours_is_named_without_its_module_but_one_of_the_user_with_i
     assert "penstock.engine" not in text
     users = type("Bad", (Exception,), {"__module__": "prices.checks"})
     assert "prices.checks.Bad: too low" in told(raised(users("too low")))
+
+
+def test_the_text_of_an_error_does_not_steer_a_terminal():
+    error = ValueError("no number: \x1b[2J")
+    assert text_for_user(error) == r"ValueError: no number: \u001b[2J"
+    assert traceback_of(error) == r"ValueError: no number: \u001b[2J"
+    assert FailureInfo("ValueError", "\x1b[2J").text == r"\u001b[2J"

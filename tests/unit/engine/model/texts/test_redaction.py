@@ -36,7 +36,7 @@ def test_the_rule_for_the_token_is_no_secret():
         "spark.ssl.keyPassword", "my.PASSWORD", "DB_PASSWORD",
         "properties.sasl.jaas.config", "AWS_SECRET_ACCESS_KEY",
         "GITHUB_TOKEN", "high-availability.zookeeper.auth-params",
-        "mq.pwd", "smtp.pass", "redis.auth", "client.pem", "DB_PASS",
+        "mq.pwd", "smtp.pass", "redis.auth", "client.pem", "DB_PASS", "AccountKey",
     ],
 )  # fmt: skip
 def test_secrets_of_other_software_are_not_shown(key):
@@ -46,6 +46,9 @@ def test_secrets_of_other_software_are_not_shown(key):
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
+        ("smtp.pass=pw and mq.pwd=pw", f"smtp.pass={HIDDEN} and mq.pwd={HIDDEN}"),
+        ("redis.auth='pw', DB_PASS=pw", f"redis.auth='{HIDDEN}', DB_PASS={HIDDEN}"),
+        ("bypass=1 pass=2", "bypass=1 pass=2"),
         ("jdbc:postgresql://me:pw@host:5432/db", f"jdbc:postgresql://{HIDDEN}@host:5432/db"),
         ("amqp://guest:gu%40est@mq/%2f and x", f"amqp://{HIDDEN}@mq/%2f and x"),
         ("http://host/a?user=me&password=pw&x=1", f"http://host/a?user=me&password={HIDDEN}&x=1"),

@@ -95,3 +95,14 @@ def test_what_went_wrong_is_shown_with_what_is_known():
     found = lines(Frame(JOBS, problem="no driver answers"), 80)
     assert found[1] == "no driver answers"
     assert any(line.startswith("words") for line in found)
+
+
+def test_names_and_problems_do_not_steer_the_terminal():
+    evil, escaped = "\x1b[2J\x9b", r"\u001b[2J\u009b"
+    job = JobRow(evil, evil, evil, 0, 1, 1, evil)
+    page = JobPage(job, (VertexRow("1" * 32, evil, evil),), evil)
+    for frame in (Frame((job,), None, evil), Frame((job,), page, evil)):
+        told = "\n".join(lines(frame, 200))
+        assert "\x1b" not in told
+        assert "\x9b" not in told
+        assert told.count(escaped) >= 4

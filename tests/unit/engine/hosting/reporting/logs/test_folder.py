@@ -146,9 +146,11 @@ def place(tmp_path):
     folder.mkdir()
     (folder / "tm.log").write_bytes(b"0123456789")
     (folder / "tm.out").write_bytes(b"printed")
-    (folder / "inner").mkdir()
-    os.mkfifo(folder / "pipe")
-    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "tm.log.3").mkdir()
+    os.mkfifo(folder / "tm.log.4")
+    (folder / "tm.log.5").symlink_to(tmp_path / "secret")
+    for name in (".netrc", "other.log", "tm.log.key", "tm.logs", "ttm.log"):
+        (folder / name).write_text("secret")
     return folder
 
 
@@ -189,16 +191,39 @@ def test_a_piece_is_read_by_the_last_component_of_its_name(folder, question, exp
 
 
 @pytest.mark.parametrize(
-    "name", ["../secret", "link", "inner", "pipe", "..", ".", "logs/", "tm.log\0", "..\\secret"]
+    "name",
+    [
+        *(
+            "../secret",
+            "tm.log.3",
+            "tm.log.4",
+            "tm.log.5",
+            "..",
+            ".",
+            "logs/",
+            "tm.log\0",
+            "..\\secret",
+        ),
+        *(".netrc", "other.log", "tm.log.key", "tm.logs", "ttm.log", "tm.log\n", "tm.log.1\0"),
+    ],
 )
 def test_nothing_else_can_be_read(folder, name):
+    """The folder of logs may be somebody's home."""
     with pytest.raises(NoSuchLog):
         folder.read(ReadLog(name))
 
 
+def test_a_file_of_another_user_is_no_log(folder, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert folder.list().files == ()
+    assert folder.last_lines() == b""
+    with pytest.raises(NoSuchLog):
+        folder.read(ReadLog())
+
+
 def test_a_piece_is_bounded(place, folder):
-    (place / "large").write_bytes(b"x" * (MOST_OF_PIECE + 1))
-    piece = folder.read(ReadLog("large", 0, 10 * MOST_OF_PIECE))
+    (place / "tm.log.1").write_bytes(b"x" * (MOST_OF_PIECE + 1))
+    piece = folder.read(ReadLog("tm.log.1", 0, 10 * MOST_OF_PIECE))
     assert len(piece.data) == MOST_OF_PIECE
     assert piece.file.size == MOST_OF_PIECE + 1
 
@@ -216,6 +241,12 @@ def test_the_last_lines_are_bounded_in_bytes(place, folder):
     (place / "tm.log").write_bytes(b"x" * (3 * MOST_OF_LAST_LINES) + b"\n" + b"end\n")
     assert len(folder.last_lines()) == MOST_OF_LAST_LINES
     assert folder.last_lines().endswith(b"\nend\n")
+
+
+@pytest.mark.parametrize("name", ["tm.log.4", "tm.log.5"])
+def test_a_pipe_or_a_link_in_the_place_of_the_log_has_no_last_lines(place, name):
+    os.replace(place / name, place / "tm.log")
+    assert LogFolder(str(place / "tm.log")).last_lines() == b""
 
 
 def test_a_process_that_has_logged_nothing_has_no_last_lines():

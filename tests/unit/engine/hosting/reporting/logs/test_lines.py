@@ -181,3 +181,10 @@ def test_a_line_has_no_credentials(form):
     told = FORMS[form](line)
     assert "pa55word" not in told
     assert told.count("amqp://******@mq/x") == 2
+
+
+def test_a_line_does_not_steer_the_terminal_in_which_it_is_read():
+    told = FORMS["text"](line(message="sent \x1b[2J", error="Traceback:\nValueError: \x9b"))
+    assert r"sent \u001b[2J" in told
+    assert told.endswith("\nValueError: \\u009b")
+    assert json.loads(FORMS["json"](line(message="sent \x1b[2J")))["message"] == "sent \x1b[2J"
