@@ -70,6 +70,7 @@ class JsonLinesFormat(FileFormat):
         schema = JsonRowDeserializationSchema(self._type).reading(read)
         made._of_rows(schema)
         made._fields = schema.fields()
+        made.max_record_bytes = self.max_record_bytes
         return made
 
     @property
@@ -83,7 +84,10 @@ class JsonLinesFormat(FileFormat):
         return self._text.pieces_of(file, split_bytes)
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
-        for text in self._text.texts(piece):
+        for text in self._text.limited_to(self.max_record_bytes).texts(piece):
+            if isinstance(text, Malformed):
+                yield MarkedRows([text])
+                continue
             for block in self._blocks(text):
                 yield from self._batches(block, shown(piece.path))
 
