@@ -86,31 +86,35 @@ class TextLineFormat(FileFormat):
     def _line_bytes(self, file: BinaryIO, piece: FilePiece) -> Iterator[bytes | Malformed]:
         """Yields whole lines whose first byte lies in the piece, as blocks of bytes."""
         most, stop = self.max_record_bytes, piece.stop
+        chunk_bytes = min(self._chunk_bytes, most)
         position = _first_line(file, piece.start)
         while stop is None or position < stop:
-            size = self._chunk_bytes if stop is None else min(self._chunk_bytes, stop - position)
-            block = file.read(size)
+            block = file.read(chunk_bytes if stop is None else min(chunk_bytes, stop - position))
             if not block:
                 return
-            rest = b"" if block.endswith(b"\n") else file.readline(most + 1)
-            position += len(block) + len(rest)
-            if len(rest) <= most:
+            begin = block.rfind(b"\n") + 1
+            room = most - (len(block) - begin)
+            rest = file.readline(room + 1) if begin < len(block) else b""
+            if len(rest) <= room:
+                position += len(block) + len(rest)
                 yield block + rest
                 continue
-            begin = block.rfind(b"\n") + 1
             if begin:
                 yield block[:begin]
-            place = position - len(rest) - len(block) + begin
-            yield self.too_long(piece.path, f"that begins at byte {place}")
+            yield self.too_long(piece.path, f"that begins at byte {position + begin}")
+            position += len(block) + len(rest)
             while not rest.endswith(b"\n") and (rest := file.readline(CHUNK_BYTES)):
                 position += len(rest)
 
     def _decoded_lines(self, file: BinaryIO, path: str) -> Iterator[str | Malformed]:
         """Yields whole lines of a file that cannot be cut, decoded while it is read."""
         decoder = codecs.getincrementaldecoder(self._charset)("replace")
+        chunk_bytes = min(self._chunk_bytes, self.max_record_bytes)
         rest = ""
+        position = 0
         is_skipping = False
-        while data := file.read(self._chunk_bytes):
+        while data := file.read(chunk_bytes):
+            position += len(data)
             text = rest + decoder.decode(data)
             end = text.rfind("\n") + 1
             begin = text.find("\n") + 1 if is_skipping else 0
@@ -119,7 +123,7 @@ class TextLineFormat(FileFormat):
             is_skipping = is_skipping and not end
             rest = "" if is_skipping else text[end:]
             if len(rest) > self.max_record_bytes:
-                yield self.too_long(path, f"that is at byte {file.tell()}")
+                yield self.too_long(path, f"that is at byte {position}")
                 rest, is_skipping = "", True
         rest += decoder.decode(b"", final=True)
         if rest and not is_skipping:
