@@ -97,8 +97,8 @@ class _Parts:
             return 1 + max([self._visit(branch)[0] for branch in schema], default=0), False
         if kind == "array" and self._visit(schema["items"])[1]:
             raise ConfigurationError(
-                f"the Avro schema has an array of {schema['items']}, whose values have no bytes, so "
-                "a message of a few bytes could be a list of any length. Give the items another "
+                f"the Avro schema has an array of {schema['items']}, whose values have no bytes, "
+                "so a message of a few bytes could be a list of any length. Give the items another "
                 "type, or write their number instead."
             )
         if kind == "map":

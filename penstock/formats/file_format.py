@@ -288,8 +288,8 @@ class FileFormat(ABC):
         place = f"{shown(path)}: the record {where}"
         failure = UserCodeError(
             f"{place} has more than {self.max_record_bytes} bytes. Check that its line ends, and "
-            "that its quotes are closed. If it is right, give the source set_max_record_size(bytes); to skip such "
-            'records, .on_error("skip").'
+            "that its quotes are closed. If it is right, give the source "
+            'set_max_record_size(bytes); to skip such records, .on_error("skip").'
         )
         return Malformed(place, failure, failure)
 

@@ -51,7 +51,7 @@ _MOST_DIGITS: Final = 4300
 MOST_LEVELS: Final = 200
 """Of a value without a declared type. Python copies and pickles a value with a call for each level."""
 _MOST_EQUAL_HASHES: Final = 64
-"""Of the keys of a map. Numbers of 64 bits have at most 8."""
+"""Of the keys of a map. Of numbers of 64 bits at most 9 have one."""
 
 
 class _TooLong:
