@@ -24,14 +24,18 @@ from penstock.connectors.api.base import (
     SplitReader,
 )
 from penstock.datastream.building.program import caller_location
-from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.engine.model.errors import ConfigurationError, ExternalError, UserCodeError
 from penstock.engine.runtime.elements import RowBatch
+from penstock.engine.runtime.records.dead_letters import Malformed, MarkedRows
 from penstock.engine.runtime.sources.contract import Fetched
 
 CHUNK_BYTES: Final = 65_536
 POLL_S: Final = 0.1
 CONNECT_TIMEOUT_S: Final = 10.0
 MAX_PORT: Final = 65_535
+MOST_OF_LINE: Final = 16 << 20
+"""Characters. A line that does not end would fill the memory."""
+SHOWN: Final = 200
 
 
 class SocketTextSource(Source):
@@ -82,6 +86,7 @@ class LineReader(SplitReader):
         self._addresses: deque[tuple[str, int]] = deque()
         self._socket: socket.socket | None = None
         self._rest = ""
+        self._is_skipping = False
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         self._addresses.extend(splits)
@@ -95,7 +100,8 @@ class LineReader(SplitReader):
             return Fetched()
         lines = self._lines(data)
         split_id = self._addresses[0]
-        batches = [SplitBatch(RowBatch(lines), split_id)] if lines else []
+        rows = MarkedRows if any(type(line) is Malformed for line in lines) else RowBatch
+        batches = [SplitBatch(rows(lines), split_id)] if lines else []
         if data:
             return Fetched(batches)
         self._disconnect()
@@ -120,6 +126,7 @@ class LineReader(SplitReader):
         connected.settimeout(POLL_S)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
+        self._is_skipping = False
         return connected
 
     def _disconnect(self) -> None:
@@ -127,12 +134,34 @@ class LineReader(SplitReader):
             self._socket.close()
             self._socket = None
 
-    def _lines(self, data: bytes) -> list[str]:
-        """The complete lines; at the end of the connection also a last line without delimiter."""
+    def _lines(self, data: bytes) -> list[Any]:
+        """The complete lines; at the end of the connection also a last line without delimiter. A `Malformed` for one that is too
+        long.
+        """
         text = self._rest + self._decoder.decode(data, final=not data)
-        *lines, self._rest = text.split(self._delimiter)
-        if not data and self._rest:
-            lines.append(self._rest)
+        found: list[str]
+        *found, self._rest = text.split(self._delimiter)
+        if self._is_skipping and found:
+            self._is_skipping = False
+            found.pop(0)
+        if not data and self._rest and not self._is_skipping:
+            found.append(self._rest)
         if self._delimiter == "\n":
-            lines = [line.removesuffix("\r") for line in lines]
+            found = [line.removesuffix("\r") for line in found]
+        lines: list[Any] = found
+        if self._is_skipping:
+            self._rest = self._rest[-len(self._delimiter) :]
+        elif len(self._rest) > MOST_OF_LINE:
+            lines.append(self._too_long())
+            self._is_skipping = True
         return lines
+
+    def _too_long(self) -> Malformed:
+        host, port = self._addresses[0]
+        failure = UserCodeError(
+            f"socket_text_stream: a line from host {host!r}, port {port}, has more than "
+            f"{MOST_OF_LINE} characters. Check that the server ends its lines with "
+            f'{self._delimiter!r}; to skip such lines, give the stream .on_error("skip").\n'
+            f"  built at:    {self._built_at}"
+        )
+        return Malformed(self._rest[:SHOWN], failure, failure)

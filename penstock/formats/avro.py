@@ -35,6 +35,7 @@ from penstock.engine.model.types import PickledBytesTypeInfo
 from penstock.engine.runtime.elements import Batch, RowBatch
 from penstock.engine.runtime.operator import Accepts
 from penstock.engine.runtime.records.dead_letters import Malformed, MarkedRows
+from penstock.formats.avro_records import RecordReader, unpacked
 from penstock.formats.avro_values import (
     AvroNames,
     Convert,
@@ -59,6 +60,7 @@ BLOCK_BYTES: Final = 64_000
 """A block is written when it has at least this number of bytes. Source: Avro's Java
 DataFileWriter.
 """
+_SHIFTS: Final = range(0, 70, 7)
 Encoded: TypeAlias = "tuple[int, bytes]"
 """Number of records, and their bytes."""
 
@@ -132,65 +134,20 @@ def pieces_of(path: str, split_bytes: int) -> Iterator[FilePiece]:
             yield FilePiece(path, start, stop, stop - start)
 
 
-def spliced(file: BinaryIO, header: bytes, piece: FilePiece) -> _Spliced:
-    """A file with the same header that has only the blocks of `piece`, complete enough for a reader."""
-    file.seek(max(piece.start, len(header)))
-    return _Spliced(file, header, piece.stop)
-
-
-def block_after(
-    file: BinaryIO, piece: FilePiece, header_size: int, number: int
-) -> tuple[int, FilePiece | None]:
-    """Return how many records block `number` of the piece has, counted from 0, and the part of the
-    piece after the block; None: there is none, or the blocks before have no known bounds.
-    """
-    size = size_of(piece.path)
-    stop = size if piece.stop is None else piece.stop
-    try:
-        file.seek(max(piece.start, header_size))
-        records = 0
-        for _ in range(number + 1):
-            records = _long(file, piece.path)
-            _skip(file, _long(file, piece.path) + SYNC_BYTES, piece.path)
-    except UserCodeError:
-        return 0, None
-    start = file.tell()
-    if start >= stop:
-        return records, FilePiece(piece.path, stop, stop, 0)
-    return records, FilePiece(piece.path, start, stop, stop - start)
-
-
-class _Spliced:
-    def __init__(self, file: BinaryIO, header: bytes, stop: int | None) -> None:
-        self._file = file
-        self._header = memoryview(header)
-        self._stop = stop
-
-    def read(self, size: int) -> bytes:
-        """Reads bytes; fewer only at the end."""
-        first = bytes(self._header[:size])
-        self._header = self._header[size:]
-        left = size - len(first)
-        if self._stop is not None:
-            left = min(left, self._stop - self._file.tell())
-        return first + self._file.read(left) if left else first
-
-    def tell(self) -> int:
-        """The position in the file, which fastavro keeps with each block."""
-        return self._file.tell()
-
-
 def _long(file: BinaryIO, path: str) -> int:
     """Reads a number in zigzag coding, with seven bits per byte."""
-    number = shift = 0
-    while True:
+    number = 0
+    for shift in _SHIFTS:
         byte = file.read(1)
         if not byte:
             raise _cut_off(path)
         number |= (byte[0] & 0x7F) << shift
         if not byte[0] & 0x80:
             return (number >> 1) ^ -(number & 1)
-        shift += 7
+    raise UserCodeError(
+        f"{shown(path)}: the file is damaged: a number of more than {len(_SHIFTS)} bytes before "
+        f"byte {file.tell()}."
+    )
 
 
 def _skip(file: BinaryIO, size: int, path: str) -> None:
@@ -412,6 +369,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
     ) -> None:
         self._schema, self._row_type = _row_schema(type(self), record_class, avro_schema_string)
         self._convert: Convert | None = None
+        self._reader: RecordReader | None = RecordReader(self._schema.parsed())
 
     @property
     def produced_type(self) -> TypeInformation:
@@ -425,12 +383,12 @@ class AvroRowDeserializationSchema(DeserializationSchema):
         """
         if not data:
             return None
-        schema = self._schema.parsed()
         if self._convert is None:
-            self._convert = from_avro(schema)
+            self._convert = from_avro(self._schema.parsed())
+        if self._reader is None:
+            self._reader = RecordReader(self._schema.parsed())
         try:
-            read = extra("fastavro", "avro", "Avro").schemaless_reader
-            return self._convert(read(io.BytesIO(data), schema, None))
+            return self._convert(self._reader.one(data))
         except Exception as error:  # fastavro raises many kinds of errors for bad bytes
             raise ValueError(
                 f"a message cannot be read as Avro of {self._row_type}: {type(error).__name__}: "
@@ -438,7 +396,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
             ) from error
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_convert": None}
+        return {**self.__dict__, "_convert": None, "_reader": None}
 
 
 class AvroRowSerializationSchema(SerializationSchema):
@@ -479,50 +437,77 @@ class AvroFormat(FileFormat):
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         with open_input(piece.path) as file:
-            records = self._records(file, header_bytes(file, piece.path), piece)
+            records = self._records(file, piece)
             while values := list(islice(records, ROWS_PER_BATCH)):
                 has_marks = any(type(value) is Malformed for value in values)
                 yield MarkedRows(values) if has_marks else RowBatch(values)
 
-    def _records(self, file: BinaryIO, header: bytes, piece: FilePiece) -> Iterator[Any]:
+    def _records(self, file: BinaryIO, piece: FilePiece) -> Iterator[Any]:
         """The records, and one `Malformed` for what cannot be read of a block. Reading continues
         with the next block.
         """
-        left: FilePiece | None = piece
-        while left is not None:
-            blocks = read = 0
+        header = header_bytes(file, piece.path)
+        try:
+            codec, reader = self._reader(header)
+        except Exception as error:  # fastavro raises many kinds of errors for bad bytes
+            yield self._malformed(f"{shown(piece.path)}: all records", error)
+            return
+        start = max(piece.start, len(header))
+        stop = size_of(piece.path) if piece.stop is None else piece.stop
+        while start < stop:
+            file.seek(start)
+            read = count = 0
+            end = stop
             try:
-                for block in self._blocks(spliced(file, header, left)):
-                    read = 0
-                    for number, record in enumerate(block, 1):
-                        yield record
-                        read = number
-                    blocks, read = blocks + 1, 0
-            except Exception as error:  # fastavro raises many kinds of errors for bad bytes
-                records, after = block_after(file, left, len(header), blocks)
-                yield self._malformed(left, records - read, after, error)
-                left = after
-            else:
-                return
+                count, data = _block(file, header[-SYNC_BYTES:], piece.path)
+                end = file.tell()
+                stream = reader.stream(unpacked(data, codec))
+                for _ in range(count):
+                    yield reader.next(stream)
+                    read += 1
+            except Exception as error:
+                yield self._malformed(_place(piece, start, end, stop, count - read), error)
+            start = end
 
-    def _blocks(self, stream: Any) -> Iterator[Any]:
-        reader = extra("fastavro", "avro", "Avro").block_reader
-        yield from reader(stream, reader_schema=self._schema.with_values())
+    def _reader(self, header: bytes) -> tuple[str, RecordReader]:
+        """How the blocks are packed, and what reads their records."""
+        written = extra("fastavro", "avro", "Avro").block_reader(io.BytesIO(header))
+        reader = RecordReader(written.writer_schema, self._schema.with_values())
+        if reader.has_no_bytes:
+            raise ValueError(
+                "its records have no bytes, so a small file could have any number of them"
+            )
+        return written.codec, reader
 
-    def _malformed(
-        self, piece: FilePiece, records: int, after: FilePiece | None, error: Exception
-    ) -> Malformed:
-        if after is None:
-            place = f"{shown(piece.path)}: a block after byte {piece.start} and all that follows"
-        else:
-            last = f"the last {records} records of the block before byte {after.start}"
-            place = f"{shown(piece.path)}: {last}"
+    def _malformed(self, place: str, error: Exception) -> Malformed:
         failure = UserCodeError(
             f"{place}: cannot be read as Avro of {self._schema}: {type(error).__name__}: "
             f"{error}. Check that the file is complete, and that it has all fields for which "
             "the schema gives no default."
         )
         return Malformed(place, error, failure)
+
+
+def _block(file: BinaryIO, mark: bytes, path: str) -> tuple[int, bytes]:
+    """Reads a block: how many records it has, and its packed bytes. Raises: UserCodeError: there is none."""
+    count, size = _long(file, path), _long(file, path)
+    if not 0 <= size <= size_of(path) - file.tell():
+        raise _cut_off(path)
+    data = file.read(size)
+    if file.read(SYNC_BYTES) != mark:
+        raise UserCodeError(
+            f"{shown(path)}: the file is damaged: the block before byte {file.tell()} does not end "
+            "with the file's mark."
+        )
+    return count, data
+
+
+def _place(piece: FilePiece, start: int, end: int, stop: int, records: int) -> str:
+    """What cannot be read of the piece. `end`: of the block, or of the piece if that is unknown."""
+    path = shown(piece.path)
+    if end == stop and records <= 0:
+        return f"{path}: a block after byte {start} and all that follows"
+    return f"{path}: the last {records} records of the block before byte {end}"
 
 
 class AvroInputFormat(FileInputFormat, ResultTypeQueryable):

@@ -154,7 +154,9 @@ def type_info_of(schema: Schema, names: AvroNames | None = None) -> TypeInformat
 
 def from_avro(schema: Schema) -> Convert:
     """Converts fastavro's values to those of `type_info_of`: dicts of records become Rows, UTC times lose their zone."""
-    logical: dict[str, Convert] = {**dict.fromkeys(_ZONED, naive_utc), "uuid": str}
+    # fastavro reads a number of 64 bits for an int, too.
+    plain: dict[str, Convert] = {"uuid": str, "int": _whole("int", 32)}
+    logical = dict.fromkeys(_ZONED, naive_utc) | plain
     return _converter(schema, AvroNames(), _row_reader, logical)
 
 

@@ -256,6 +256,7 @@ class CsvSchemaBuilder:
 
 _NO_TEXT: Final = re.compile(r"[\udc80-\udcff]")
 """Stands for bytes that are not UTF-8."""
+_PART_OF_LINE: Final = 1 << 16
 _WIDE_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 """The mark of UTF-32 in little-endian order begins as that of UTF-16."""
 
@@ -268,7 +269,7 @@ class CsvReaderFormat(FileFormat):
 
     def __init__(self, schema: CsvSchema) -> None:
         """Raises: TypeError: CSV has no form for the type of a column."""
-        self._schema = schema
+        self.schema = schema
         for_fields(schema.row_type, lambda kind: field_parser(kind, schema.form))
 
     @staticmethod
@@ -278,7 +279,7 @@ class CsvReaderFormat(FileFormat):
 
     @property
     def produced_type(self) -> TypeInformation:
-        return self._schema.row_type
+        return self.schema.row_type
 
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
         return self.pieces_of(FoundFile(path, size_of(path)), split_bytes)
@@ -288,13 +289,13 @@ class CsvReaderFormat(FileFormat):
             yield FilePiece(file.path, 0, None, file.size)
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
-        schema = self._schema
+        schema = self.schema
         names = [column.name for column in schema.columns]
         parsers = [field_parser(one.type_info, schema.form_of(one)) for one in schema.columns]
         with open_unpacked(piece.path) as raw, io.BufferedReader(cast("io.RawIOBase", raw)) as file:
             _refuse_wide(file.peek(len(codecs.BOM_UTF32_BE)), piece.path)
             text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
-            records = _Records(text, schema, shown(piece.path))
+            records = _Records(text, self, piece.path)
             rows: list[Any] = []
             for fields in records.data(names):
                 rows.append(records.row(fields, names, parsers))
@@ -317,17 +318,21 @@ def _refuse_wide(beginning: bytes, path: str) -> None:
 class _Records:
     """The records of one file, as lists of texts; a `Malformed` for what is no record."""
 
-    def __init__(self, file: io.TextIOWrapper, schema: CsvSchema, path: str) -> None:
+    def __init__(self, file: io.TextIOWrapper, csv: CsvReaderFormat, path: str) -> None:
         self._file = file
-        self._schema = schema
+        self._csv = csv
+        self._schema = csv.schema
         self._path = path
         self._is_between = True
         self._has_marks = False
         self._is_no_text = False
         self._raw: list[str] = []
+        self._size = 0
+        self._is_too_long = False
+        self._rest = ""
         self._line_number = 0
         self._source = self._lines()
-        self._reader = schema.form.reader(self._source)
+        self._reader = self._schema.form.reader(self._source)
 
     def data(self, names: list[str]) -> Iterator[list[str] | Malformed]:
         """The records without the header and without those to skip."""
@@ -358,18 +363,26 @@ class _Records:
 
     def _all(self) -> Iterator[list[str] | Malformed]:
         while True:
+            if self._is_too_long:
+                self._begin_anew()
             self._is_between = True
             self._raw.clear()
+            self._size = 0
+            fields = refused = None
             try:
                 fields = next(self._reader, None)
             except CsvError as error:
+                refused = error
                 self._read_to_end()
+            if self._is_too_long:
+                self._has_marks = True
+                yield self._csv.too_long(self._path, f"that ends after line {self._line_number}")
+            elif refused is not None:
                 self._is_no_text = False
-                yield self._malformed(error, str(error))
-                continue
-            if fields is None:
+                yield self._malformed(refused, str(refused))
+            elif fields is None:
                 return
-            if self._is_no_text:
+            elif self._is_no_text:
                 self._is_no_text = False
                 yield self._no_text()
             elif fields:  # a blank line has no fields
@@ -379,6 +392,14 @@ class _Records:
         """Take the lines of the record that was found to be no CSV, also those of its later fields in quotes: they are no records."""
         lines = chain(tuple(self._raw), self._source)
         next(self._schema.form.reader(lines, strict=False), None)
+
+    def _begin_anew(self) -> None:
+        """Read on with the next line, even if quotes are open: they may stay open to the file's end."""
+        while self._rest and not self._rest.endswith(("\n", "\r")):
+            self._rest = self._file.readline(_PART_OF_LINE)
+        self._is_too_long = self._is_no_text = False
+        self._source = self._lines()
+        self._reader = self._schema.form.reader(self._source)
 
     @property
     def _bytes(self) -> bytes:
@@ -403,9 +424,14 @@ class _Records:
     def _lines(self) -> Iterator[str]:
         """All lines but comments. A comment begins where a record would: a quoted field may contain such a line."""
         allows_comments = self._schema.form.allows_comments
-        for number, raw in enumerate(self._file, 1):
-            self._line_number = number
-            line = raw.removeprefix("\ufeff") if number == 1 else raw
+        most = self._csv.max_record_bytes
+        while raw := self._file.readline(most + 1):
+            self._line_number += 1
+            self._size += len(raw)
+            if self._size > most:
+                self._is_too_long, self._rest = True, raw
+                return
+            line = raw.removeprefix("\ufeff") if self._line_number == 1 else raw
             if not (allows_comments and self._is_between and line.startswith("#")):
                 self._is_between = False
                 if not line.isascii() and _NO_TEXT.search(line):
@@ -415,8 +441,8 @@ class _Records:
 
     def _error(self, what: str) -> UserCodeError:
         return UserCodeError(
-            f"{self._path}: the record that ends at line {self._line_number} cannot be read as "
-            f"CSV of ({self._schema}): {what}"
+            f"{shown(self._path)}: the record that ends at line {self._line_number} cannot be "
+            f"read as CSV of ({self._schema}): {what}"
         )
 
 

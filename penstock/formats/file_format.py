@@ -6,6 +6,7 @@ themselves how a file may be cut.
 
 from __future__ import annotations
 
+import copy
 import glob
 import os
 import re
@@ -14,14 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from penstock.common.io import InputFormat
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.engine.hosting.os.file_systems import check_answers
-from penstock.engine.model.errors import ConfigurationError, RefusedForGood
+from penstock.engine.model.errors import ConfigurationError, RefusedForGood, UserCodeError
 from penstock.engine.runtime.elements import Batch, RowBatch
+from penstock.engine.runtime.records.dead_letters import Malformed
 from penstock.formats.file_access import Address, RemoteFiles, is_remote, open_files, reached, shown
 
 # ---------------------------------------------------------------------- file listing
@@ -37,6 +39,8 @@ GROUPS_PER_SUBTASK: Final = 16
 MAX_PIECES_IN_GROUP: Final = 1024
 HIDDEN_PREFIXES: Final = (".", "_")
 GLOB_SIGNS: Final = "*?["
+MOST_OF_RECORD: Final = 64 << 20
+"""Bytes of a record: what has more is not kept until its end comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +262,15 @@ def check_row_type(value_type: Any, wanted: Sequence[str], *, by_place: bool = F
 class FileFormat(ABC):
     """Splits files in the enumerator, and reads the pieces in the readers. It is pickled."""
 
+    max_record_bytes = MOST_OF_RECORD
+    """A line, or a record of CSV, that has more is malformed."""
+
+    def limited_to(self, size_bytes: int) -> Self:
+        """Return the format with another `max_record_bytes`."""
+        made = copy.copy(self)
+        made.max_record_bytes = size_bytes
+        return made
+
     @abstractmethod
     def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
         """Yield the pieces in which this file may be read."""
@@ -269,6 +282,16 @@ class FileFormat(ABC):
     @abstractmethod
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         """Yield the batches of one piece, each of at most about 4,096 rows or 1 MiB."""
+
+    def too_long(self, path: str, where: str) -> Malformed:
+        """Stands for a record that has more than `max_record_bytes`. `where`: "that begins at byte 5"."""
+        place = f"{shown(path)}: the record {where}"
+        failure = UserCodeError(
+            f"{place} has more than {self.max_record_bytes} bytes. Check that its line ends, and "
+            "that its quotes are closed. If it is right, give the source "
+            'set_max_record_size(bytes); to skip such records, .on_error("skip").'
+        )
+        return Malformed(place, failure, failure)
 
     def reading(self, names: Sequence[str]) -> FileFormat:
         """Return the format for programs that read only these fields of its Rows, as Python values; by default itself.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -47,6 +48,10 @@ _B = t.BasicType
 _WHOLE = frozenset({_B.BYTE, _B.SHORT, _B.INT, _B.LONG, _B.BIG_INT})
 _MOST_DIGITS: Final = 4300
 """Of an integer that is written with an exponent, as Python has it for those without."""
+MOST_LEVELS: Final = 200
+"""Of a value without a declared type. Python copies and pickles a value with a call for each level."""
+_MOST_EQUAL_HASHES: Final = 64
+"""Of the keys of a map. Of numbers of 64 bits at most 9 have one."""
 
 
 class _TooLong:
@@ -324,21 +329,11 @@ def _reader(type_info: TypeInformation, rules: _Rules) -> Convert:  # ruff: igno
         return _reader(kind, rules)
 
     if isinstance(type_info, t.PickledBytesTypeInfo):
-        return _plain
+        return plain_value
     if isinstance(type_info, RowTypeInfo):
         return rules.or_none(_row_reader(type_info, rules))
     if isinstance(type_info, t.MapTypeInfo):
-        key, value = parser_of(type_info.key_type), inner(type_info.value_type)
-
-        def read_map(item: Any) -> dict[Any, Any]:
-            made = {key(k): value(v) for k, v in _expected(item, dict, "an object").items()}
-            if len(made) != len(item):
-                raise ValueError(
-                    f"expected keys that differ as {type_info.key_type}, got {bounded_repr(item)}"
-                )
-            return made
-
-        return rules.or_none(read_map)
+        return rules.or_none(_map_reader(type_info, inner(type_info.value_type)))
     if isinstance(type_info, t.ExternalTypeInfo):
         return inner(type_info.element_type)
     if isinstance(type_info, t.BasicTypeInfo):
@@ -355,6 +350,23 @@ def _reader(type_info: TypeInformation, rules: _Rules) -> Convert:  # ruff: igno
             lambda item: [element(one) for one in _expected(item, list, "an array")]
         )
     return rules.or_none(lambda item: parse(_expected(item, str, "a string")))
+
+
+def _map_reader(type_info: t.MapTypeInfo, value: Convert) -> Convert:
+    key = parser_of(type_info.key_type)
+
+    def read(item: Any) -> dict[Any, Any]:
+        keys = list(map(key, _expected(item, dict, "an object")))
+        if max(Counter(map(hash, keys)).values(), default=0) > _MOST_EQUAL_HASHES:
+            raise ValueError(f"expected an object, got one of whose {len(keys)} keys many collide")
+        made = dict(zip(keys, map(value, item.values()), strict=True))
+        if len(made) != len(item):
+            raise ValueError(
+                f"expected keys that differ as {type_info.key_type}, got {bounded_repr(item)}"
+            )
+        return made
+
+    return read
 
 
 def _row_reader(
@@ -420,7 +432,7 @@ def _basic_reader(type_info: t.BasicTypeInfo) -> Convert:
         # The only floats are NaN and the infinities without quotes, which are no JSON.
         if kind is _B.STRING and not isinstance(item, float):
             is_number = isinstance(item, Decimal | _TooLong)
-            return str(item) if is_number else json_text(_plain(item))
+            return str(item) if is_number else json_text(plain_value(item))
         is_number = isinstance(item, int | Decimal) and not isinstance(item, bool)
         if kind is _B.BOOLEAN and isinstance(item, bool):
             return item
@@ -454,12 +466,19 @@ def _is_whole(item: int | Decimal) -> bool:
     return is_short and item == math.floor(item)
 
 
-def _plain(item: Any) -> Any:
-    """The value as `json` returns it by default: decimal numbers are floats."""
+def plain_value(item: Any, most: int = MOST_LEVELS) -> Any:
+    """The value as `json` returns it by default: decimal numbers are floats.
+
+    Raises: ValueError: it has more than `most` levels of arrays and objects.
+    """
+    if isinstance(item, list | dict) and not most:
+        raise ValueError(
+            f"arrays and objects have more than {MOST_LEVELS} levels, which could not be copied"
+        )
     if isinstance(item, list):
-        return [_plain(one) for one in item]
+        return [plain_value(one, most - 1) for one in item]
     if isinstance(item, dict):
-        return {key: _plain(one) for key, one in item.items()}
+        return {key: plain_value(one, most - 1) for key, one in item.items()}
     return float(item) if isinstance(item, Decimal | _TooLong) else item
 
 

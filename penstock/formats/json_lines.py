@@ -21,7 +21,7 @@ from penstock.engine.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, R
 from penstock.engine.runtime.records.dead_letters import Malformed, MarkedRows, decoded
 from penstock.formats.file_access import shown
 from penstock.formats.file_format import FileFormat, FilePiece, FoundFile
-from penstock.formats.json import JsonRowDeserializationSchema
+from penstock.formats.json import MOST_LEVELS, JsonRowDeserializationSchema, plain_value
 from penstock.formats.json_columns import FieldsReader, fields_in_order, json_schema_of, read_lines
 from penstock.formats.text_lines import ROWS_PER_BATCH, TextLineFormat, in_parts
 
@@ -70,6 +70,7 @@ class JsonLinesFormat(FileFormat):
         schema = JsonRowDeserializationSchema(self._type).reading(read)
         made._of_rows(schema)
         made._fields = schema.fields()
+        made.max_record_bytes = self.max_record_bytes
         return made
 
     @property
@@ -83,7 +84,10 @@ class JsonLinesFormat(FileFormat):
         return self._text.pieces_of(file, split_bytes)
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
-        for text in self._text.texts(piece):
+        for text in self._text.limited_to(self.max_record_bytes).texts(piece):
+            if isinstance(text, Malformed):
+                yield MarkedRows([text])
+                continue
             for block in self._blocks(text):
                 yield from self._batches(block, shown(piece.path))
 
@@ -187,7 +191,9 @@ def _parsed(
 
 
 def _loads(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse_word)
+    found = json.loads(text, parse_constant=_refuse_word)
+    may_be_deep = text.count("[") + text.count("{") > MOST_LEVELS
+    return plain_value(found) if may_be_deep else found
 
 
 def _refuse_word(word: str) -> Any:

@@ -58,6 +58,7 @@ class PartitionedFormat(FileFormat):
 
     def __init__(self, inner: FileFormat, fields: RowTypeInfo) -> None:
         self._inner = inner
+        self.max_record_bytes = inner.max_record_bytes
         self._names = tuple(checked_row_type(fields).get_field_names())
         self._types = fields.get_field_types()
         if refused := [
@@ -86,7 +87,7 @@ class PartitionedFormat(FileFormat):
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         values = self._values(piece.path)
-        for batch in self._inner.read(piece):
+        for batch in self._inner.limited_to(self.max_record_bytes).read(piece):
             if isinstance(batch, ColumnBatch):
                 yield self._wider(batch, values)
             else:

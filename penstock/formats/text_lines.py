@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.common.serialization import known_charset
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.engine.runtime.elements import Batch, ColumnBatch, RowBatch
+from penstock.engine.runtime.records.dead_letters import Malformed, MarkedRows
 from penstock.formats.file_access import compression_of, is_remote, open_unpacked, size_of
 from penstock.formats.file_format import FileFormat, FilePiece, FoundFile, cut
 
@@ -60,29 +61,78 @@ class TextLineFormat(FileFormat):
             yield FilePiece(path, 0, None, size)
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
-        for lines in self.lines(piece):
+        for text in self.texts(piece):
+            if isinstance(text, Malformed):
+                yield MarkedRows([text])
+                continue
+            lines = split_lines(self.decoded(text))
             for start in range(0, len(lines), ROWS_PER_BATCH):
                 yield RowBatch(lines[start : start + ROWS_PER_BATCH])
 
-    def lines(self, piece: FilePiece) -> Iterator[list[str]]:
-        """Yields lists of lines, one for each chunk of the file."""
-        for text in self.texts(piece):
-            yield split_lines(self.decoded(text))
-
-    def texts(self, piece: FilePiece) -> Iterator[str | bytes]:
-        """Yields whole lines, a chunk of the file each: as bytes if bytes can be cut at newlines, else as text."""
+    def texts(self, piece: FilePiece) -> Iterator[str | bytes | Malformed]:
+        """Yields whole lines, a chunk of the file each: as bytes if bytes can be cut at newlines, else as text. A line that is too long
+        is a `Malformed`.
+        """
         with open_unpacked(piece.path) as file:
-            texts: Iterator[str | bytes]
+            texts: Iterator[str | bytes | Malformed]
             if self._charset in NEWLINE_SAFE:
-                texts = _line_bytes(file, piece.start, piece.stop, self._chunk_bytes)
+                texts = self._line_bytes(file, piece)
             else:
-                texts = _decoded_lines(file, self._charset, self._chunk_bytes)
+                texts = self._decoded_lines(file, piece.path)
             if piece.start == 0 and (first := self._without_mark(next(texts, b""))):
                 yield first
             yield from texts
 
-    def _without_mark(self, text: str | bytes) -> str | bytes:
+    def _line_bytes(self, file: BinaryIO, piece: FilePiece) -> Iterator[bytes | Malformed]:
+        """Yields whole lines whose first byte lies in the piece, as blocks of bytes."""
+        most, stop = self.max_record_bytes, piece.stop
+        chunk_bytes = min(self._chunk_bytes, most)
+        position = _first_line(file, piece.start)
+        while stop is None or position < stop:
+            block = file.read(chunk_bytes if stop is None else min(chunk_bytes, stop - position))
+            if not block:
+                return
+            begin = block.rfind(b"\n") + 1
+            room = most - (len(block) - begin)
+            rest = file.readline(room + 1) if begin < len(block) else b""
+            if len(rest) <= room:
+                position += len(block) + len(rest)
+                yield block + rest
+                continue
+            if begin:
+                yield block[:begin]
+            yield self.too_long(piece.path, f"that begins at byte {position + begin}")
+            position += len(block) + len(rest)
+            while not rest.endswith(b"\n") and (rest := file.readline(CHUNK_BYTES)):
+                position += len(rest)
+
+    def _decoded_lines(self, file: BinaryIO, path: str) -> Iterator[str | Malformed]:
+        """Yields whole lines of a file that cannot be cut, decoded while it is read."""
+        decoder = codecs.getincrementaldecoder(self._charset)("replace")
+        chunk_bytes = min(self._chunk_bytes, self.max_record_bytes)
+        rest = ""
+        position = 0
+        is_skipping = False
+        while data := file.read(chunk_bytes):
+            position += len(data)
+            text = rest + decoder.decode(data)
+            end = text.rfind("\n") + 1
+            begin = text.find("\n") + 1 if is_skipping else 0
+            if end > begin:
+                yield text[begin:end]
+            is_skipping = is_skipping and not end
+            rest = "" if is_skipping else text[end:]
+            if len(rest) > self.max_record_bytes:
+                yield self.too_long(path, f"that is at byte {position}")
+                rest, is_skipping = "", True
+        rest += decoder.decode(b"", final=True)
+        if rest and not is_skipping:
+            yield rest
+
+    def _without_mark(self, text: str | bytes | Malformed) -> str | bytes | Malformed:
         """The beginning of a file without the byte order mark that some editors write."""
+        if isinstance(text, Malformed):
+            return text
         if isinstance(text, str):
             return text.removeprefix("\ufeff")
         return text.removeprefix(codecs.BOM_UTF8) if self._charset == "utf-8" else text
@@ -123,6 +173,9 @@ class TextColumnFormat(TextLineFormat):
 
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         for text in self.texts(piece):
+            if isinstance(text, Malformed):
+                yield MarkedRows([text])
+                continue
             lines = _column_of(self.as_utf8(text))
             data = pa.RecordBatch.from_arrays([lines], names=["value"])
             for start in range(0, data.num_rows, COLUMN_ROWS):
@@ -149,19 +202,6 @@ def in_parts(text: bytes, parts: int) -> Iterator[bytes]:
         start = end
 
 
-def _line_bytes(file: BinaryIO, start: int, stop: int | None, chunk_bytes: int) -> Iterator[bytes]:
-    """Yields whole lines whose first byte lies in [start, stop), as blocks of bytes."""
-    position = _first_line(file, start)
-    while stop is None or position < stop:
-        block = file.read(chunk_bytes if stop is None else min(chunk_bytes, stop - position))
-        if not block:
-            return
-        if not block.endswith(b"\n"):
-            block += file.readline()
-        position += len(block)
-        yield block
-
-
 def _first_line(file: BinaryIO, start: int) -> int:
     """Moves to the first line that starts at or after `start`. Returns its position."""
     if start == 0:
@@ -175,21 +215,6 @@ def _first_line(file: BinaryIO, start: int) -> int:
             return position + newline + 1
         position += len(chunk)
     return position
-
-
-def _decoded_lines(file: Any, charset: str, chunk_bytes: int) -> Iterator[str]:
-    """Yields whole lines of a file that cannot be cut, decoded while it is read."""
-    decoder = codecs.getincrementaldecoder(charset)("replace")
-    rest = ""
-    while data := file.read(chunk_bytes):
-        text = rest + decoder.decode(data)
-        end = text.rfind("\n") + 1
-        if end:
-            yield text[:end]
-        rest = text[end:]
-    rest += decoder.decode(b"", final=True)
-    if rest:
-        yield rest
 
 
 def _exact(line: bytes, charset: str) -> str | bytes:

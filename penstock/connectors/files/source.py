@@ -24,6 +24,7 @@ from penstock.connectors.api.base import (
 )
 from penstock.connectors.api.builder import SettingsBuilder
 from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.setting_checks import check_whole
 from penstock.engine.model.time import millis_of
 from penstock.engine.runtime.elements import Batch
 from penstock.formats.file_access import is_remote
@@ -153,6 +154,11 @@ class FileSourceBuilder(SettingsBuilder):
                 f"FileSource: the split size must be at least 1 byte, got {size_bytes}."
             )
         return self._with(split_bytes=size_bytes)
+
+    def set_max_record_size(self, size_bytes: int) -> Self:
+        """Set the most bytes of a line, or of a record of CSV, 64 MiB by default. One that has more is malformed. Not in PyFlink."""
+        check_whole("FileSource: set_max_record_size", size_bytes, 1)
+        return self._with(file_format=self.settings.file_format.limited_to(size_bytes))
 
     def repeat(self, times: int) -> Self:
         """Read all files this many times. Not in PyFlink."""

@@ -19,6 +19,7 @@ from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.setting_checks import check_whole
 from penstock.engine.model.texts.bounded_text import bounded_repr
 from penstock.formats.avro import AvroEncoder, AvroSchema, GenericRecordAvroTypeInfo
+from penstock.formats.avro_records import RecordReader
 from penstock.formats.avro_values import from_avro, type_info_of
 from penstock.formats.registry.client import (
     MOST_SCHEMAS,
@@ -136,18 +137,13 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
         found = self._client.with_id(schema_id)
         try:
             found.check_kind("AVRO")
-            writers = _parsed(self._client, found)
+            reader = RecordReader(_parsed(self._client, found), self._schema.with_values())
         except ValueError as error:
             return refusing(error)
-        readers = self._schema.with_values()
-        convert = from_avro(readers) if self._makes_rows else None
-        read = extra("fastavro", "avro", "Avro").schemaless_reader
-
-        def decode(body: bytes) -> Any:
-            record = read(io.BytesIO(body), writers, readers)
-            return record if convert is None else convert(record)
-
-        return decode
+        if not self._makes_rows:
+            return reader.one
+        convert = from_avro(self._schema.with_values())
+        return lambda body: convert(reader.one(body))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_decoders": None, "_client": None}

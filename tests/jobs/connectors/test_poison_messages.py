@@ -65,6 +65,42 @@ def test_malformed_messages_are_put_aside_and_written_to_a_topic(broker, name):
     ]
 
 
+ANY = Types.ROW_NAMED(["n", "x"], [Types.LONG(), Types.PICKLED_BYTE_ARRAY()])
+HOSTILE = {
+    "nested lists": b"[" * 500 + b"]" * 500,
+    "lists that do not end": b"[" * 900_000,
+    "half a surrogate pair": b'"\\ud800"',
+    "digits": b"9" * 900_000,
+    "an exponent": b"1e999999999",
+    "a zero byte": b'"\0"',
+    "no UTF-8": b'"\xff\xfe"',
+    "a name many times": b"{" + b",".join([b'"a":1'] * 50_000) + b"}",
+    "ints that collide": b"[%b]" % b",".join(b"%d" % (n * ((1 << 61) - 1)) for n in range(30_000)),
+}
+
+
+@pytest.mark.parametrize(
+    "kafka", ["broker", pytest.param("apache_kafka", marks=pytest.mark.server)]
+)
+def test_messages_of_strangers_cost_a_job_of_kafka_no_other_message(request, kafka):
+    """Those that are JSON come through an exchange and a state as they are, and the others are put aside."""
+    broker = request.getfixturevalue(kafka)
+    broker.create("strangers")
+    messages = [b'{"n":%d,"x":%b}' % (n, one) for n, one in enumerate(HOSTILE.values(), 1)]
+    fine = [b'{"n":%d,"x":null}' % n for n in (0, 100)]
+    produce(broker, "strangers", fine[0], *messages, fine[1])
+    env = restarting_environment(Watcher())
+    schema = JsonRowDeserializationSchema.builder().type_info(ANY).build()
+    source = bounded(broker.servers, "strangers", schema=schema).build()
+    rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "in").on_error("skip")
+    results = CollectingSink()
+    rows.key_by(lambda row: row.n).reduce(lambda _, last: last).sink_to(results)
+    env.execute("strangers")
+    read = {"half a surrogate pair", "an exponent", "a name many times", "ints that collide"}
+    numbers = {n for n, name in enumerate(HOSTILE, 1) if name in read}
+    assert {row.n for row in results.values} == {0, 100, *numbers}
+
+
 def test_a_field_that_nobody_reads_is_not_checked_in_messages_of_a_queue(amqp, queue):
     for number in (1, "no number", 3):
         publish(amqp, queue, json.dumps({"k": f"a{number}", "n": number}))

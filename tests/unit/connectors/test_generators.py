@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common import Types
+from penstock.connectors import socket_text
 from penstock.connectors.datagen import CollectionSource
 from penstock.connectors.nexmark import (
     AUCTION,
@@ -18,7 +19,7 @@ from penstock.connectors.nexmark import (
     NexmarkGenerator,
     NexmarkSource,
 )
-from penstock.connectors.socket_text import SocketTextSource
+from penstock.connectors.socket_text import LineReader, SocketTextSource
 from penstock.datastream.connectors import (
     BatchGeneratorSource,
     DataGeneratorSource,
@@ -231,6 +232,36 @@ def test_socket_lines_come_until_the_server_closes():
     assert got == ["one", "two", "ß"]
     with pytest.raises(ConfigurationError, match="port"):
         SocketTextSource("localhost", 0)
+
+
+@pytest.mark.parametrize("delimiter", ["\n", "--"])
+def test_a_socket_line_that_does_not_end_is_put_aside_and_the_next_ones_are_read(
+    monkeypatch, delimiter
+):
+    monkeypatch.setattr(socket_text, "MOST_OF_LINE", 200_000)
+    end = delimiter.encode()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def send():
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(end.join([b"one", b"x" * 1_000_000, b"two", b""]))
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        reader = LineReader(delimiter)
+        reader.add_splits([("127.0.0.1", port)])
+        lines, is_open = [], True
+        while is_open:
+            fetched = reader.fetch()
+            lines += [line for one in fetched.batches for line in one.batch.values]
+            is_open = not fetched.finished
+        thread.join()
+    first, malformed, last = lines
+    assert (first, last) == ("one", "two")
+    assert malformed.raw == "x" * 200
+    assert "has more than 200000 characters" in str(malformed.failure)
 
 
 def test_the_discarding_sink_takes_anything_and_commits_nothing():

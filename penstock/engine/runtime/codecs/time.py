@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import (
+    MAX_EMAX,
+    MIN_EMIN,
+    Context,
+    Decimal,
+    DecimalException,
+    Inexact,
+    InvalidOperation,
+)
 from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
 
 from penstock.engine.model import types as t
+from penstock.engine.model.texts.bounded_text import MOST_OF_RECORD, bounded_str
 from penstock.engine.model.time import Instant
 from penstock.engine.runtime.codecs.base import Codec, ExactCodec
 from penstock.engine.runtime.codecs.time_columns import PER_SECOND
@@ -104,6 +113,14 @@ class DecimalCodec(ExactCodec):
         super().__init__(type_info, Decimal, kind)
         self._scale = type_info.scale
         self._digits = type_info.precision - type_info.scale
+        self._unit = Decimal((0, (1,), -type_info.scale))
+        # A value of another precision, or one whose digits would be cut, is an error.
+        self._context = Context(
+            prec=type_info.precision,
+            Emin=MIN_EMIN,
+            Emax=MAX_EMAX,
+            traps=[Inexact, InvalidOperation],
+        )
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
         super().enforce(values)
@@ -116,27 +133,17 @@ class DecimalCodec(ExactCodec):
         return Decimal(value) if type(value) is int else value
 
     def _fitted(self, value: Decimal) -> Decimal:
-        sign, digits, exponent = value.as_tuple()
-        if not isinstance(exponent, int):
+        if not value.is_finite():
             self.refuse(value, "a finite number")
-        missing = exponent + self._scale
-        number = int("".join(map(str, digits)))
-        dropped = 0
-        if not number:
-            missing = 0
-        elif not -self._scale <= value.adjusted() < self._digits:
-            dropped = 1  # Powers of a large exponent would fill the memory.
-        elif missing >= 0:
-            number *= 10**missing
-        else:
-            number, dropped = divmod(number, 10**-missing)
-        if dropped or number >= 10 ** (self._digits + self._scale):
+        try:
+            # Without the sign that zero may have.
+            return self._context.plus(value.quantize(self._unit, context=self._context))
+        except DecimalException:
             raise OverflowError(
-                f"{value} does not fit the declared type {self.type_info}, which has "
-                f"{self._digits} digits before the point and {self._scale} after it. Round the value, "
-                "or declare more digits."
-            )
-        return Decimal((sign if number else 0, tuple(map(int, str(number))), -self._scale))
+                f"{bounded_str(value, MOST_OF_RECORD)} does not fit the declared type "
+                f"{self.type_info}, which has {self._digits} digits before the point and "
+                f"{self._scale} after it. Round the value, or declare more digits."
+            ) from None
 
 
 def time_codec(type_info: t.TypeInformation) -> Codec:

@@ -36,7 +36,7 @@ _MASK: Final = 0xFFFFFFFF
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 PLAIN: Final = frozenset({str, int, bytes})
-"""Keys of these classes stand for themselves."""
+"""Keys of these classes stand for themselves, but for ints of more than 64 bits."""
 _BASES: Final = (str, int, float, bytes)
 _OF_SCALARS: Final = frozenset({str, int, float, bytes, bool})
 _TIMES: Final = (np.datetime64, np.timedelta64)
@@ -151,11 +151,15 @@ def channel_of(key: Any, channels: int, max_parallelism: int, *, is_int32: bool 
 
 
 def state_key(key: Any) -> Any:
-    """The object that stands for the key in dicts: the key itself if it is a str, int, bytes or a tuple of str, int
-    and None, else an OtherKey. Raises: RefusedKey: it cannot be a key.
+    """The object that stands for the key in dicts: the key itself if it is a str, an int of 64 bits, bytes or a tuple of str,
+    int and None, else an OtherKey. Raises: RefusedKey: it cannot be a key.
     """
     kind = type(key)
-    if kind in PLAIN or (kind is tuple and _PLAIN_ITEMS.issuperset(map(type, key))):
+    if kind in PLAIN:
+        is_plain = kind is not int or INT64_MIN <= key <= INT64_MAX
+    else:
+        is_plain = kind is tuple and _PLAIN_ITEMS.issuperset(map(type, key))
+    if is_plain:
         return key
     bare = _bare(key)
     if bare is not key:
@@ -203,11 +207,25 @@ def original_key(skey: Any) -> Any:
 def state_keys(keys: list[Any], kinds: set[type] | None = None) -> list[Any]:
     """`state_key` of a batch of keys; the same list when every key stands for itself. `kinds`: their classes, where they are known."""
     kinds = classes_of(keys) if kinds is None else kinds
-    if kinds <= PLAIN:
+    if kinds <= PLAIN and (int not in kinds or _have_64_bits(keys, kinds)):
         return keys
     if kinds == {tuple} and _PLAIN_ITEMS.issuperset(map(type, chain.from_iterable(keys))):
         return keys
     return [state_key(key) for key in keys]
+
+
+def _have_64_bits(keys: list[Any], kinds: set[type]) -> bool:
+    """Whether all ints among the keys, of these classes, have 64 bits.
+
+    Python hashes an int by its remainder by 2**61 - 1: of 64 bits at most 9 have one hash, of larger ones any number, and a
+    dict takes a step for each of them whenever it looks for one.
+    """
+    ints = keys if kinds == {int} else [key for key in keys if type(key) is int]
+    try:
+        np.fromiter(ints, np.int64, len(ints))
+    except OverflowError:
+        return False
+    return True
 
 
 def _hash_str(text: str) -> int:

@@ -49,7 +49,7 @@ from penstock.engine.runtime.keys.hash_arrays import (
     hash_array,
     hash_keys,
 )
-from penstock.engine.runtime.keys.hashing import is_int32_type
+from penstock.engine.runtime.keys.hashing import is_int32_type, state_keys
 from penstock.engine.runtime.records.dead_letters import each
 from penstock.engine.runtime.row_functions.known_code import READS_BYTECODE, steps_of
 from penstock.engine.runtime.row_functions.plans import Strategy
@@ -390,6 +390,8 @@ class ChannelCache:
             return list(map(cache.__getitem__, keys))
         except KeyError:
             pass
+        if state_keys(keys) is not keys:  # There are ints whose hashes may be equal.
+            return self._computed(keys)
         missing = [key for key in set(keys) if key not in cache]
         if len(cache) + len(missing) > self._most_keys:
             cache.clear()

@@ -31,10 +31,13 @@ def entry_key(key: Any, owner: object, name: str, classes: KeyClasses) -> Any:
 
     Raises: UserError: it cannot be a key.
     """
-    if key is None or type(key) in PLAIN:
+    kind = type(key)
+    if key is None or (kind in PLAIN and kind is not int):
         return key
     try:
         skey = state_key(key)
+        if kind is int:
+            return skey
         classes.check((key,), (skey,))
     except RefusedKey as error:
         raise UserError(

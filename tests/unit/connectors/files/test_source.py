@@ -26,8 +26,8 @@ def text_source(*paths, **settings_):
 
 
 def lines_of(path, start, stop):
-    pieces = TextLineFormat("UTF-8").lines(FilePiece(str(path), start, stop, 0))
-    return [line for lines in pieces for line in lines]
+    batches = TextLineFormat("UTF-8").read(FilePiece(str(path), start, stop, 0))
+    return [line for batch in batches for line in batch.values]
 
 
 def columns_of(path, charset="UTF-8"):

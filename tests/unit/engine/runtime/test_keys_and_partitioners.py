@@ -110,6 +110,27 @@ def test_plain_keys_stand_for_themselves():
     assert hash32(np.int64(3)) == hash32(3)
 
 
+COLLIDING = [factor * ((1 << 61) - 1) for factor in range(1, 2001)]
+"""Of all these Python's hash is 0: a dict takes a step for each of them whenever it looks for one."""
+
+
+def test_large_ints_that_collide_have_state_keys_that_do_not():
+    keys = [*COLLIDING, "a", 1]
+    skeys = state_keys(keys)
+    assert len(set(map(hash, skeys))) > 1990
+    assert skeys == list(map(state_key, keys)) == [*skeys[:-2], "a", 1]
+    assert list(map(original_key, skeys)) == keys
+    small = [-(2**63), 2**63 - 1]
+    assert state_keys(small) is small
+
+
+def test_large_ints_that_collide_are_in_no_cache_of_channels():
+    cache = ChannelCache(16, 128)
+    found = cache.channels_of(COLLIDING)
+    assert found == [channel_of(key, 16, 128) for key in COLLIDING]
+    assert len(cache.caches[int]) <= 9
+
+
 def test_the_cache_is_bounded_and_stays_right():
     cache = ChannelCache(16, 128)
     for start in range(0, 200_000, 20_000):

@@ -105,6 +105,24 @@ def test_map_state_is_like_a_dict(backend):
     assert list(state.keys()) == ["b"]
 
 
+def test_ints_of_any_size_are_keys_and_come_back(backends, backend):
+    keys = [1, (1 << 61) - 1, 1 << 70, -(1 << 90)]
+    value = ValueStateDescriptor("v", Types.STRING())
+    entries = MapStateDescriptor("m", Types.BIG_INT(), Types.STRING())
+    for key in keys:
+        backend.set_key(key)
+        backend.get_state(value).update(str(key))
+        backend.get_map_state(entries).put_all({one: str(one) for one in keys})
+    again = backends.new()
+    again.restore(through_bytes(backend.snapshot()))
+    for key in keys:
+        again.set_key(key)
+        assert again.get_state(value).value() == str(key)
+        state = again.get_map_state(entries)
+        assert {one: state.get(one) for one in keys} == {one: str(one) for one in keys}
+        assert sorted(state) == sorted(keys)
+
+
 @pytest.mark.parametrize("entries", [0, 3, 200])
 def test_a_range_of_a_maps_integer_keys_comes_in_order(backend, entries):
     state = backend.get_map_state(MapStateDescriptor("m", Types.LONG(), Types.STRING()))
