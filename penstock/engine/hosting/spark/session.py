@@ -296,9 +296,9 @@ def _refuse_master(master: str) -> None:
         )
     if master == "yarn" and not any(map(os.environ.get, _HADOOP_FOLDERS)):
         raise ConfigurationError(
-            "Spark's master is yarn, and neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set, so Spark "
-            "would look for the ResourceManager on this machine. Set HADOOP_CONF_DIR to the folder "
-            "that has the cluster's core-site.xml and yarn-site.xml."
+            "Spark's master is yarn, and neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set, so "
+            "Spark would look for the ResourceManager on this machine. Set HADOOP_CONF_DIR to the "
+            "folder that has the cluster's core-site.xml and yarn-site.xml."
         )
 
 

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
+from penstock.engine.hosting.network import http_server
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.ops.history.library import Library
 from penstock.ops.history.server import HistoryServer
-from penstock.ops.rest import serving as serving_of_rest
 from tests.conformance.rest.shapes import RECORDED, differences
 from tests.tools.hosting.rest import Client
 from tests.tools.waiting import wait_until
@@ -99,7 +99,7 @@ def test_other_users_of_the_machine_read_archives_only_if_the_server_is_opened_t
     tmp_path, monkeypatch
 ):
     put(tmp_path)
-    monkeypatch.setattr(serving_of_rest, "is_of_this_user", lambda _: False)
+    monkeypatch.setattr(http_server, "is_this_user", lambda _: False)
     with serving(tmp_path) as client:
         status, told = client.ask("/jobs/overview")
         assert status == 401
