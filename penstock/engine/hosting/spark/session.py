@@ -19,6 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Generator, Mapping
 from pathlib import Path
@@ -185,7 +186,7 @@ def _start_jvm(settings: Settings, conf: Mapping[str, str]) -> None:
     former = {key: os.environ.get(key) for key in variables}
     os.environ.update(variables)
     try:
-        with _errors_to(log_file), _imported_meanwhile(_IMPORTED_LATE):
+        with errors_to(log_file), _imported_meanwhile(_IMPORTED_LATE):
             SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(early))
     finally:
         for key, value in former.items():
@@ -220,7 +221,7 @@ def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> tuple[Spa
     what = f"embedded Spark ({master})" if named is None else f"Spark on master {master}"
     print(f"penstock: starting {what}{_log_to(settings)}", file=sys.stderr)
     builder = SparkSession.builder.config(map=default_conf(launched, master) | dict(conf))
-    with _errors_to(Embedded.log_file):
+    with errors_to(Embedded.log_file):
         session = builder.master(master).getOrCreate()
     context = session.sparkContext
     # Of the Python workers alone: spark.executorEnv would change Spark's JVMs, too.
@@ -251,11 +252,12 @@ def _log_to(settings: Settings) -> str:
 
 
 @contextlib.contextmanager
-def _errors_to(log_file: Path | None) -> Generator[None, None, None]:
+def errors_to(log_file: Path | None) -> Generator[None, None, None]:
     """Permanently redirect stderr of the JVM and Python workers that are started inside to the log. None: leave it.
 
     Other threads that write to stderr during these seconds are redirected too. Raises
-    ConfigurationError with the end of the log if Spark does not start.
+    ConfigurationError if Spark does not start: with Java's reason and a copy of the log, which would go with the
+    program, or with the end of the log if no Java lives to say why.
     """
     with contextlib.ExitStack() as redirected:
         if log_file is not None:
@@ -263,11 +265,26 @@ def _errors_to(log_file: Path | None) -> Generator[None, None, None]:
         try:
             yield
         except Exception as error:  # Py4J's and PySpark's errors have no base of their own.
-            tail = ""
+            java = getattr(error, "java_exception", None)
+            what = str(error)
+            if java is not None:  # Frames of the server's own may stand in its message.
+                what = str(java.getMessage() or java.toString()).partition("\n\tat ")[0]
             if log_file is not None:
                 text = log_file.read_text(encoding="utf-8", errors="replace")
-                tail = f"\n{text[-_LOG_TAIL:]}"
-            raise ConfigurationError(f"Spark did not start: {error}{tail}") from error
+                what += (
+                    f"\n{text[-_LOG_TAIL:]}" if java is None else f"\nIts log: {_kept(log_file)}"
+                )
+            raise ConfigurationError(f"Spark did not start: {what}") from error
+
+
+def _kept(log_file: Path) -> Path:
+    """Return the log, or a copy of it where it would go with the program."""
+    if log_file.parent != _OWN.folder:
+        return log_file
+    file, name = tempfile.mkstemp(prefix="spark-did-not-start-", suffix=".log")
+    with open(file, "wb") as copy:
+        copy.write(log_file.read_bytes())
+    return Path(name)
 
 
 @contextlib.contextmanager

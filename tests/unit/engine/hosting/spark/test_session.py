@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
@@ -143,6 +145,45 @@ def test_yarn_without_its_configuration_is_refused_before_spark_starts(monkeypat
     monkeypatch.setattr(SparkContext, "_gateway", None)
     with pytest.raises(ConfigurationError, match=r"HADOOP_CONF_DIR.*yarn-site\.xml"):
         spark_session.session_for(Settings({}), 2, {"spark.master": "yarn"})
+
+
+class JavaRefuses(Exception):
+    """As Py4J tells an exception of Java's: with its frames."""
+
+    class java_exception:  # noqa: N801 - Py4J's name
+        @staticmethod
+        def getMessage():
+            return "Name node is in safe mode.\nTurn it off.\n\tat org.apache.Frame(Frame.java:1)"
+
+
+def test_a_spark_that_does_not_start_says_javas_reason_and_keeps_its_log(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    log = spark_session.log_folder() / "spark.log"
+    with (
+        pytest.raises(ConfigurationError) as told,
+        spark_session.errors_to(log),
+    ):
+        os.write(2, b"what Spark has logged")
+        raise JavaRefuses(
+            "An error occurred while calling None\n\tat org.apache.Frame(Frame.java:1)"
+        )
+    first, second, place = str(told.value).splitlines()
+    assert (first, second) == (
+        "Spark did not start: Name node is in safe mode.",
+        "Turn it off.",
+    )
+    kept = Path(place.removeprefix("Its log: "))
+    assert kept.parent == tmp_path
+    assert kept.read_text() == "what Spark has logged"
+
+
+def test_a_spark_whose_java_does_not_live_shows_the_end_of_its_log(tmp_path):
+    with (
+        pytest.raises(ConfigurationError, match="did not start: no gateway\nno room$"),
+        spark_session.errors_to(tmp_path / "spark.log"),
+    ):
+        os.write(2, b"no room")
+        raise RuntimeError("no gateway")
 
 
 @pytest.fixture
