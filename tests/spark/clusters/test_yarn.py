@@ -66,19 +66,21 @@ def yarn():
         yield running
 
 
-def counted(yarn, folder, *more):
-    """Returns: (key, count, container) of each line that is committed, and what the driver said."""
+def run(yarn, folder, *more, **settings):
     program = folder / "counts.py"
     program.write_text(PROGRAM)
-    conf = [f"--conf={key}={value}" for key, value in SETTINGS.items()]
+    conf = [f"--conf={key}={value}" for key, value in (SETTINGS | settings).items()]
     conf.append(f"-Dexecution.checkpointing.dir=file://{folder}/checkpoints")
-    run = (str(Path(sys.executable).with_name("penstock")), "run", "--master", "yarn", *conf)
-    out = folder / "out"
-    done = yarn.sandbox.run(
-        *run, str(program), "--", str(out), *more, env=yarn.environment, cwd=folder
-    )
+    penstock = (str(Path(sys.executable).with_name("penstock")), "run", "--master", "yarn", *conf)
+    order = (*penstock, str(program), "--", str(folder / "out"), *more)
+    return yarn.sandbox.run(*order, env=yarn.environment, cwd=folder)
+
+
+def counted(yarn, folder, *more):
+    """Returns: (key, count, container) of each line that is committed, and what the driver said."""
+    done = run(yarn, folder, *more)
     assert done.returncode == 0, done.stderr
-    lines = [line.split() for line in committed_lines(out)]
+    lines = [line.split() for line in committed_lines(folder / "out")]
     return [(int(key), int(count), container) for key, count, container in lines], done.stderr
 
 
@@ -96,3 +98,11 @@ def test_a_killed_executor_costs_no_row(yarn, tmp_path):
     assert sorted((key, count) for key, count, _ in lines) == EXPECTED
     assert "lost TaskManager" in said
     assert "restarted subtasks" in said
+
+
+def test_more_memory_than_yarn_has_is_said_in_its_words_without_frames(yarn, tmp_path):
+    done = run(yarn, tmp_path, **{"spark.executor.memory": "50g"})
+    assert done.returncode == 1
+    _, why, log = done.stderr.splitlines()
+    assert why.startswith("penstock: Spark did not start: Required executor memory (51200 MB)")
+    Path(log.removeprefix("Its log: ")).unlink()

@@ -134,9 +134,11 @@ def check_resources(provider: TaskManagerProvider, needed: Needed, extra: int = 
     parts += [f"{count} of {describe(size)}" for size, count in sized.items()]
     parts += ["a task slot for Spark to compute its DataFrames"] if extra else []
     held = -(-sum(job.slots() for job in SESSION_JOBS.running) // slots)
+    larger = f"cores (master local[{wanted + held + 1}], for instance)"
+    larger = larger if provider.shares_files else "executors, or larger ones"
     raise NoResourceAvailable(
         f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, "
         f"but only {limit} can be started: {provider.describe()}.{SESSION_JOBS.holders()} "
-        f"Give Spark more cores (for instance master local[{wanted + held + 1}]), lower the "
-        "parallelism, or raise taskmanager.numberOfTaskSlots."
+        f"Give Spark more {larger}, lower the parallelism, or raise "
+        "taskmanager.numberOfTaskSlots."
     )

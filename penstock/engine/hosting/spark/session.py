@@ -62,6 +62,7 @@ _OPTIONS: Final = SPARK_PREFIX + PENSTOCK_PREFIX
 _SHELL: Final = "pyspark-shell"
 """The name that Spark gives an application that has none."""
 _LOG_TAIL: Final = 4000
+LATE_S: Final = 30
 _IMPORTED_LATE: Final = "pyspark.testing.utils"
 """PySpark imports it, and with it pandas where that is installed, for the first argument that it gives to the JVM."""
 _HADOOP_FOLDERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -289,14 +290,23 @@ def _kept(log_file: Path) -> Path:
 
 @contextlib.contextmanager
 def _redirected(log_file: Path) -> Generator[None, None, None]:
+    """Say so where it takes long: Spark asks a master that does not answer for minutes, and logs nothing."""
     sys.stderr.flush()
     saved = os.dup(2)
+    text = (
+        f"penstock: Spark has not started after {LATE_S} s: its master starts slowly, or nobody "
+        f"answers there. Spark asks on, and Ctrl-C ends it; its log: {log_file}\n"
+    )
+    late = threading.Timer(LATE_S, os.write, (saved, text.encode()))
+    late.start()
     log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 2)
     os.close(log)
     try:
         yield
     finally:
+        late.cancel()
+        late.join()
         os.dup2(saved, 2)
         os.close(saved)
 

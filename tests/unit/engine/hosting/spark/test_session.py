@@ -177,6 +177,23 @@ def test_a_spark_that_does_not_start_says_javas_reason_and_keeps_its_log(monkeyp
     assert kept.read_text() == "what Spark has logged"
 
 
+def test_a_spark_that_does_not_start_yet_is_told(monkeypatch, tmp_path):
+    """On the terminal, while what Spark writes goes to its log."""
+    monkeypatch.setattr(spark_session, "LATE_S", 0)
+    reading, writing = os.pipe()
+    kept = os.dup(2)
+    os.dup2(writing, 2)
+    try:
+        with spark_session.errors_to(tmp_path / "spark.log"):
+            told = os.read(reading, 1000).decode()
+    finally:
+        os.dup2(kept, 2)
+        for file in (reading, writing, kept):
+            os.close(file)
+    assert told.startswith("penstock: Spark has not started after 0 s: its master starts slowly")
+    assert told.endswith(f"its log: {tmp_path / 'spark.log'}\n")
+
+
 def test_a_spark_whose_java_does_not_live_shows_the_end_of_its_log(tmp_path):
     with (
         pytest.raises(ConfigurationError, match="did not start: no gateway\nno room$"),
