@@ -45,7 +45,7 @@ END_WAIT_S = 10
 BATCH = 4096
 CHECKPOINT_MS = 5000
 SETTLED_S = 20 * 60
-LEAST_FOR_SLOPE_S = 60 * 60
+LEAST_FOR_SLOPE_S = 55 * 60
 MOST_MIB_PER_HOUR = 1.0
 _TASKMANAGER = PROCESS_NAME.encode()
 _MIB_SLACK = 16  # of a process that is small
@@ -155,8 +155,8 @@ def grown(name: str, samples: list[Sample]) -> Iterator[str]:
     """What of a process has grown. Prints a line."""
     first, last, most = samples[0], samples[-1], max(one.mib for one in samples)
     slope = mib_per_hour(samples)
-    told = "" if slope is None else f", {slope:+.1f} MiB an hour"
-    print(f"{name}: {first.mib:.0f} MiB after {WARM_UP_S} s, most {most:.0f}{told}")
+    growth = "too short to judge growth" if slope is None else f"{slope:+.1f} MiB an hour"
+    print(f"{name}: {first.mib:.0f} MiB after {WARM_UP_S} s, most {most:.0f}, {growth}")
     print(f"  files {first.files} -> {last.files}, threads {first.threads} -> {last.threads}")
     if most > max(first.mib * MEMORY_FACTOR, first.mib + _MIB_SLACK):
         yield f"{name}: memory grew from {first.mib:.0f} to {most:.0f} MiB"

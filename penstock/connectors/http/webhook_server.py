@@ -20,7 +20,7 @@ from penstock.connectors.http.webhook_settings import (
 from penstock.engine.hosting.network.http_access import LOOPBACK_NAMES, refusal_of_page
 from penstock.engine.hosting.network.http_server import HttpServer
 
-_READ_TIMEOUT_S: Final = 30
+_BODY_S: Final = 30
 _NOT_ALLOWED: Final = "the token or the signature is missing or wrong"
 _HEADERS: Final = {
     405: {"Allow": "POST"},
@@ -37,8 +37,8 @@ def server_of(
         _Application(settings, take),
         server_context(settings.tls, "WebhookSource"),
         most_open=settings.connections,
-        request_s=_READ_TIMEOUT_S,
-        idle_s=_READ_TIMEOUT_S,
+        request_s=2 * _BODY_S,  # So that a late body is answered.
+        idle_s=_BODY_S,
     )
 
 
@@ -68,7 +68,7 @@ class _Application:
         if refusal is not None:
             return refusal
         try:
-            async with asyncio.timeout(_READ_TIMEOUT_S):
+            async with asyncio.timeout(_BODY_S):
                 body = await request.body()
         except TimeoutError:
             return 408, "the request took too long"
@@ -86,7 +86,7 @@ class _Application:
         settings, headers = self._settings, request.headers
         if request.method != "POST":
             return 405, "send a POST"
-        if urlsplit(target).path != settings.path:
+        if _path_of(target) != settings.path:
             return 404, "no such path"
         refusal = self._refusal_of_sender(headers)
         if refusal is not None:
@@ -106,6 +106,14 @@ class _Application:
         if not settings.has_token(headers.get("authorization", "")):
             return 401, _NOT_ALLOWED
         return None
+
+
+def _path_of(target: str) -> str:
+    """Return the path; "" if the target is no address."""
+    try:
+        return urlsplit(target).path
+    except ValueError:
+        return ""
 
 
 def _target(request: Request) -> str:

@@ -53,8 +53,9 @@ def application_of(
 ) -> Starlette:
     """Return the application that answers these routes, and gives the pages of the dashboard.
 
-    `driver`: what their handlers know. `most_bytes`: the largest body of a request of somebody who has proved himself. `is_standby`: whether this process waits for
-    the lead of a job. `live`: streams several of the answers again and again; None: nothing changes here.
+    `driver`: what their handlers know. `most_bytes`: the largest body of somebody who has proved himself.
+    `is_standby`: whether this process waits for the lead of a job. `live`: streams several of the answers again and
+    again; None: nothing changes here.
     """
     paths = [
         Path(path, _page(page, access)) for path, page in pages(is_archive=live is None).items()

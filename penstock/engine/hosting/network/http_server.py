@@ -1,13 +1,15 @@
 """The HTTP server of all listeners of Penstock: uvicorn, with bounds on what strangers can take from it.
 
-A connection has a place. When all are taken, a newer one gets that of a stranger: of the user or address that has most of them, first one
-that waits for no answer. So nobody who proves himself is kept out. Each request has a time limit, and so has each answer that is not read.
-Source: Flink sets no such bounds. Needs uvicorn and starlette, and is imported only where something is served: they take time to import.
+A connection has a place. When all are taken, a newer one gets that of a stranger: of the user or address that has
+most of them, first one that waits for no answer. So nobody who proves himself is kept out. Each request has a time
+limit, and so has each answer that is not read. Source: Flink sets no such bounds. Needs uvicorn and starlette, and is
+imported only where something is served: they take time to import.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -67,7 +69,8 @@ class Caller:
         if self.protocol is not None:
             self.protocol.transport.abort()
         else:
-            self.sock.shutdown(socket.SHUT_RDWR)  # The event loop closes it, then.
+            with contextlib.suppress(OSError):  # The peer has reset it already.
+                self.sock.shutdown(socket.SHUT_RDWR)  # The event loop closes it, then.
 
 
 @dataclass(slots=True)
@@ -81,9 +84,13 @@ class Places:
     def take(self, sock: socket.socket, address: str) -> None:
         """Raises: ConnectionAbortedError: there is no place; the connection was closed."""
         self._taken = {at: one for at, one in self._taken.items() if one.sock.fileno() == at}
+        try:
+            user = user_of_other_end(sock)
+        except OSError:  # No descriptor is left to ask with: better not accepted than a stranger.
+            sock.close()
+            raise
         if len(self._taken) >= self.most:
             self._make_room(sock, address)
-        user = user_of_other_end(sock)
         is_own = is_this_user(user)
         origin = address if user is None else user
         self._taken[sock.fileno()] = Caller(sock, address, origin, is_own, is_own)
@@ -130,7 +137,10 @@ class BoundedListener(socket.socket):
 
 
 class BoundedProtocol(H11Protocol):
-    """Knows who calls, and ends requests that do not come and answers that are not read. The application finds `caller` in its state."""
+    """Knows who calls, and ends requests that do not come and answers that are not read.
+
+    The application finds `caller` in its state.
+    """
 
     config: _Config
 
@@ -157,16 +167,25 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        body = self.conn.their_state is h11.SEND_BODY
-        if self._request_timer is None or (body and self.caller.is_proven):
-            self._expect_request()
+        if self.conn.their_state is h11.SEND_BODY and self.caller.is_proven:
+            self._expect_no_request()  # It has its time anew.
         super().data_received(data)
-        if self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}:
+
+    def handle_events(self) -> None:
+        """Also called when an answer is complete: the next request may be half here."""
+        super().handle_events()
+        state = self.conn.their_state
+        if state is not h11.SEND_BODY and not (state is h11.IDLE and self.conn.trailing_data[0]):
             self._expect_no_request()
+        elif self._request_timer is None:
+            self._expect_request()
 
     def send_400_response(self, msg: str) -> None:
         self.config.places.complaints.of(self.caller.address, msg)
-        super().send_400_response(msg)
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            super().send_400_response(msg)
+        else:  # Its answer has begun.
+            self.transport.abort()
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import struct
@@ -66,7 +67,9 @@ def is_of_this_user(sock: socket.socket) -> bool:
     """
     if sock.family == getattr(socket, "AF_UNIX", None):
         return refusal_of(sock) is None
-    return is_this_user(user_of_other_end(sock))
+    with contextlib.suppress(OSError):
+        return is_this_user(user_of_other_end(sock))
+    return False
 
 
 def is_this_user(user: int | None) -> bool:
@@ -75,10 +78,18 @@ def is_this_user(user: int | None) -> bool:
 
 
 def user_of_other_end(sock: socket.socket) -> int | None:
-    """Return the user at the other end of a TCP connection. None: it is no socket of this network namespace, or nobody says so."""
-    with contextlib.suppress(OSError, struct.error):
+    """Return the user at the other end of a TCP connection. None: it is no socket of this network namespace, or nobody says so.
+
+    Raises: OSError: no descriptor is left to ask with.
+    """
+    try:
         return _owner(sock.family, sock.getpeername()[:2], sock.getsockname()[:2], _ESTABLISHED)
-    return None
+    except OSError as error:
+        if error.errno in {errno.EMFILE, errno.ENFILE}:
+            raise
+        return None
+    except struct.error:
+        return None
 
 
 def owners_of_listeners(host: str, port: int) -> set[int]:

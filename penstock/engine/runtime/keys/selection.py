@@ -390,7 +390,7 @@ class ChannelCache:
             return list(map(cache.__getitem__, keys))
         except KeyError:
             pass
-        if state_keys(keys) is not keys:  # There are ints whose hashes may be equal.
+        if cache is self.caches[int] and state_keys(keys) is not keys:  # Their hashes may be equal.
             return self._computed(keys)
         missing = [key for key in set(keys) if key not in cache]
         if len(cache) + len(missing) > self._most_keys:

@@ -340,7 +340,7 @@ def test_who_has_the_token_is_asked_to_continue():
     ids=["head", "body"],
 )
 def test_who_sends_a_request_byte_by_byte_has_one_time_limit_for_all_of_it(monkeypatch, begin):
-    monkeypatch.setattr(f"{SERVER}._READ_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(f"{SERVER}._BODY_S", 0.25)
     # No byte is so late that it alone would be too late.
     with opened(builder().build()) as hooks, hooks.connected() as client:
         client.sendall(begin.encode())
@@ -356,6 +356,22 @@ def test_who_sends_a_request_byte_by_byte_has_one_time_limit_for_all_of_it(monke
                 return True
 
         wait_until(has_ended, "it is waited for")
+
+
+def test_a_body_that_does_not_come_is_answered(monkeypatch):
+    monkeypatch.setattr(f"{SERVER}._BODY_S", 0.25)
+    with opened(builder().build()) as hooks, hooks.connected() as client:
+        client.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+        with client.makefile("rb") as answer:
+            assert answer.readline().startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_target_that_is_no_address_is_another_path(caplog):
+    with opened(builder().build()) as hooks, hooks.connected() as client:
+        client.sendall(b"POST //[ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+        with client.makefile("rb") as answer:
+            assert answer.readline().startswith(b"HTTP/1.1 404 ")
+    assert not caplog.records
 
 
 def test_a_signature_is_that_of_the_body():

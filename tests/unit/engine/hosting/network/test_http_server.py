@@ -1,7 +1,10 @@
 """Strangers do not take the descriptors and the memory of the driver, and do not keep its user out."""
 
+import errno
+import os
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -36,12 +39,19 @@ async def answering(scope, receive, send):
         await receive()  # It ends when the client does.
 
 
+async def refusing(_scope, _receive, send):
+    """Reads no body."""
+    headers = [(b"content-length", b"2")]
+    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
 @contextmanager
-def serving(**settings):
+def serving(application=answering, **settings):
     """Where a server listens."""
     listening = socket.create_server(("127.0.0.1", 0), backlog=1000)
     at = listening.getsockname()
-    server = HttpServer(answering, **settings)
+    server = HttpServer(application, **settings)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
@@ -172,6 +182,30 @@ def test_who_gives_his_place(monkeypatch, held, ended):
     assert [one.is_open for one in socks] == [at != ended for at in range(len(held))]
 
 
+def test_connections_that_are_reset_at_once_do_not_keep_others_waiting(caplog):
+    """The server meets them when it accepts, before it knows more of them."""
+    with ExitStack() as stack:
+        at = stack.enter_context(serving(most_open=4))
+        for _ in range(3):
+            for one in connected(stack, at, 12):
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                one.close()
+            (mine,) = connected(stack, at, 1)
+            assert asked(mine).startswith(b"HTTP/1.1 200 OK")
+    assert "Traceback" not in caplog.text
+
+
+def test_who_comes_when_no_descriptor_is_left_to_ask_with_is_not_taken_for_a_stranger(monkeypatch):
+    def no_room(_sock):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(module, "user_of_other_end", no_room)
+    newer = Held(0)
+    with pytest.raises(OSError, match="Too many open files"):
+        Places(1).take(newer, "127.0.0.1")
+    assert not newer.is_open
+
+
 def test_silent_strangers_before_the_handshake_keep_nobody_out(tmp_path):
     authority = Authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -206,11 +240,25 @@ def test_one_that_has_asked_is_kept():
 
 
 @pytest.mark.parametrize("begun", [b"GET / HTTP/1.1\r\n", HALF], ids=["head", "body"])
-def test_each_request_has_a_time_limit_of_its_own(begun):
+@pytest.mark.parametrize("is_pipelined", [False, True])
+def test_each_request_has_a_time_limit_of_its_own(begun, is_pipelined):
     with serving(request_s=0.5) as at, socket.create_connection(at, PATIENCE_S) as sock:
-        asked(sock)
-        sock.sendall(begun)
+        asked(sock, ASKED + begun if is_pipelined else ASKED)
+        if not is_pipelined:
+            sock.sendall(begun)
         assert closed_by_peer(sock)
+
+
+def test_a_body_that_comes_after_its_answer_leaves_the_connection_open():
+    with (
+        serving(refusing, request_s=0.5) as at,
+        socket.create_connection(at, PATIENCE_S) as sock,
+    ):
+        asked(sock, HALF)
+        sock.sendall(b"56789")
+        with socket.create_connection(at, PATIENCE_S) as silent:
+            assert closed_by_peer(silent)  # So the time of the other one is over, too.
+        assert asked(sock, HALF)
 
 
 def test_requests_that_cannot_be_read_do_not_fill_the_log(caplog):
@@ -220,6 +268,16 @@ def test_requests_that_cannot_be_read_do_not_fill_the_log(caplog):
                 sock.sendall(b"\0\r\n\r\n")
                 assert sock.recv(100).startswith(b"HTTP/1.1 400 ")
     assert [one.getMessage()[:30] for one in caplog.records] == ["peer=127.0.0.1 REFUSED cause=I"]
+
+
+def test_a_body_that_cannot_be_read_after_its_answer_ends_the_connection_quietly(caplog):
+    chunked = b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+    with serving(refusing) as at, socket.create_connection(at, PATIENCE_S) as sock:
+        asked(sock, chunked)
+        sock.sendall(b"zz\r\n")
+        assert closed_by_peer(sock)
+    assert "Traceback" not in caplog.text
+    assert not [one for one in caplog.records if one.exc_info]
 
 
 def test_an_answer_that_is_not_read_is_given_up(monkeypatch, caplog):
