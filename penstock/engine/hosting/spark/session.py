@@ -65,7 +65,6 @@ _LOG_TAIL: Final = 4000
 LATE_S: Final = 30
 _IMPORTED_LATE: Final = "pyspark.testing.utils"
 """PySpark imports it, and with it pandas where that is installed, for the first argument that it gives to the JVM."""
-_HADOOP_FOLDERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _JAVA_MIN: Final = 17
 _BREW_PREFIXES: Final = ("/opt/homebrew", "/usr/local", "/home/linuxbrew/.linuxbrew")
 _LOG4J: Final = """\
@@ -174,7 +173,7 @@ def _start_jvm(settings: Settings, conf: Mapping[str, str]) -> None:
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()
         return
-    _refuse_master(settings.get(SparkOptions.MASTER) or conf.get(_MASTER) or "")
+    _refuse_connect(settings.get(SparkOptions.MASTER) or conf.get(_MASTER) or "")
     ensure_java()
     log_file = _log_file(settings)
     # Spark keeps these for all sessions of this JVM; Penstock's own options are for one run.
@@ -211,7 +210,9 @@ def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> tuple[Spa
     launched = launched_configuration(settings, conf)
     named = _named_master(settings, launched)
     master = named or f"local[{cores}]"
-    _refuse_master(master)
+    _refuse_connect(master)
+    if master == "yarn":
+        _check_hadoop()
     python = launched.get("spark.pyspark.python")
     if (
         python is not None
@@ -311,7 +312,7 @@ def _redirected(log_file: Path) -> Generator[None, None, None]:
         os.close(saved)
 
 
-def _refuse_master(master: str) -> None:
+def _refuse_connect(master: str) -> None:
     """Raises ConfigurationError."""
     remote = os.environ.get("SPARK_REMOTE")
     if remote or master.startswith("sc://"):
@@ -321,7 +322,12 @@ def _refuse_master(master: str) -> None:
             "program as a driver of the cluster: give its master (spark://, yarn, k8s://) by "
             "--master, or use spark-submit."
         )
-    if master == "yarn" and not any(map(os.environ.get, _HADOOP_FOLDERS)):
+
+
+def _check_hadoop() -> None:
+    """Ask the JVM, which also knows what spark-env.sh has set. Raises ConfigurationError."""
+    jvm: Any = SparkContext._jvm
+    if not any(map(jvm.java.lang.System.getenv, ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))):
         raise ConfigurationError(
             "Spark's master is yarn, and neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set, so "
             "Spark would look for the ResourceManager on this machine. Set HADOOP_CONF_DIR to the "

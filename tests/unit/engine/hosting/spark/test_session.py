@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark import SparkContext
@@ -138,13 +139,16 @@ def test_a_connect_client_is_refused_with_the_way_out(monkeypatch, remote, maste
         spark_session.session_for(settings, 2, {})
 
 
-def test_yarn_without_its_configuration_is_refused_before_spark_starts(monkeypatch):
+def test_yarn_without_its_configuration_is_refused(monkeypatch):
     """Spark would ask port 8032 of this machine for minutes."""
-    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_REMOTE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(SparkContext, "_gateway", None)
+    system = SimpleNamespace(getenv={"PATH": "/bin"}.get)
+    jvm = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system)))
+    monkeypatch.setattr(SparkContext, "_jvm", jvm)
+    monkeypatch.setattr(spark_session, "launched_configuration", lambda *_: {})
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    settings = Settings({"penstock.spark.master": "yarn"})
     with pytest.raises(ConfigurationError, match=r"HADOOP_CONF_DIR.*yarn-site\.xml"):
-        spark_session.session_for(Settings({}), 2, {"spark.master": "yarn"})
+        spark_session.session_for(settings, 2, {})
 
 
 class JavaRefuses(Exception):
