@@ -131,6 +131,13 @@ def test_large_ints_that_collide_are_in_no_cache_of_channels():
     assert len(cache.caches[int]) <= 9
 
 
+def test_tuples_with_bytes_are_looked_up_in_the_cache():
+    cache = ChannelCache(16, 128)
+    keys = [(b"k", number) for number in range(9)]
+    assert cache.channels_of(keys) == ChannelCache(16, 128).channels_of(keys)
+    assert len(cache.caches[tuple]) == 9
+
+
 def test_the_cache_is_bounded_and_stays_right():
     cache = ChannelCache(16, 128)
     for start in range(0, 200_000, 20_000):
