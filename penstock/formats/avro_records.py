@@ -109,7 +109,8 @@ class _Parts:
         name = schema.get("name", "")
         if name in self._open:
             self.is_recursive = True
-            return 1, True
+            # A finite value is in itself by a union, an array or a map, which have bytes.
+            return 1, False
         if name in self._known:
             return self._known[name]
         self._open.add(name)

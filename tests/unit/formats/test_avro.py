@@ -75,6 +75,10 @@ WIDE_ROW = Row(
 )
 NODE = """{"type": "record", "name": "Node", "fields": [
     {"name": "value", "type": "int"}, {"name": "next", "type": ["null", "Node"]}]}"""
+TREE = """{"type": "record", "name": "Tree", "fields": [
+    {"name": "v", "type": "long"}, {"name": "children", "type": {"type": "array", "items": "Tree"}}]}"""
+MUTUAL = """{"type": "record", "name": "A", "fields": [{"name": "b", "type": ["null", {"type": "record",
+    "name": "B", "fields": [{"name": "many", "type": {"type": "array", "items": "A"}}]}]}]}"""
 
 
 def written(tmp_path, factory, values, attempt=0):
@@ -215,9 +219,16 @@ def source_of(read):
     return FileSource.for_record_stream_format(read.file_format, read.path).build()
 
 
-def test_records_that_contain_themselves_are_generic_ones(tmp_path):
-    schema = AvroSchema.parse_string(NODE)
-    value = {"value": 1, "next": {"value": 2, "next": None}}
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (NODE, {"value": 1, "next": {"value": 2, "next": None}}),
+        (TREE, {"v": 1, "children": [{"v": 2, "children": []}, {"v": 3, "children": []}]}),
+        (MUTUAL, {"b": {"many": [{"b": None}, {"b": {"many": []}}]}}),
+    ],
+)
+def test_records_that_contain_themselves_are_generic_ones(text, value, tmp_path):
+    schema = AvroSchema.parse_string(text)
     path = written(tmp_path, AvroBulkWriters.for_generic_record(schema), [value])
     source = source_of(AvroInputFormat(path, schema))
     assert all_values(run_source(source)) == [value]
