@@ -278,6 +278,16 @@ def test_a_file_is_read_as_the_readers_schema_says(tmp_path):
         all_values(run_source(source_of(AvroInputFormat(str(path), other))))
 
 
+def test_the_schemas_of_a_file_are_not_compared_for_each_record(tmp_path, monkeypatch):
+    schema = AvroSchema.parse_string(USER)
+    records = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+    path = written(tmp_path, AvroBulkWriters.for_generic_record(schema), records)
+    monkeypatch.setattr(
+        fastavro, "schemaless_reader", None
+    )  # It compares them whenever it is called.
+    assert all_values(run_source(source_of(AvroInputFormat(path, schema)))) == records
+
+
 def test_an_empty_file_has_no_records_and_a_damaged_one_is_named(tmp_path):
     schema = AvroSchema.parse_string(USER)
     path = tmp_path / "users.avro"
