@@ -444,13 +444,14 @@ class AvroFormat(FileFormat):
             yield self._malformed(f"{shown(piece.path)}: all records", error)
             return
         start = max(piece.start, len(header))
-        stop = size_of(piece.path) if piece.stop is None else piece.stop
+        size = size_of(piece.path)
+        stop = size if piece.stop is None else piece.stop
         while start < stop:
             file.seek(start)
             read = count = 0
             end = stop
             try:
-                count, data = _block(file, header[-SYNC_BYTES:], piece.path)
+                count, data = _block(file, header[-SYNC_BYTES:], piece.path, size)
                 end = file.tell()
                 for record in reader.block(count, unpacked(data, codec)):
                     yield record
@@ -478,10 +479,10 @@ class AvroFormat(FileFormat):
         return Malformed(place, error, failure)
 
 
-def _block(file: BinaryIO, mark: bytes, path: str) -> tuple[int, bytes]:
+def _block(file: BinaryIO, mark: bytes, path: str, file_size: int) -> tuple[int, bytes]:
     """Reads a block: how many records it has, and its packed bytes. Raises: UserCodeError: there is none."""
     count, size = _long(file, path), _long(file, path)
-    if not 0 <= size <= size_of(path) - file.tell():
+    if not 0 <= size <= file_size - file.tell():
         raise _cut_off(path)
     data = file.read(size)
     if file.read(SYNC_BYTES) != mark:

@@ -17,6 +17,7 @@ from penstock.connectors.file_system import BucketAssigner, FileSink, FileSource
 from penstock.engine.model.errors import ConfigurationError, UserCodeError
 from penstock.engine.runtime.elements import RowBatch
 from penstock.engine.runtime.operator import Accepts
+from penstock.formats import avro, file_access
 from penstock.formats.avro import (
     AvroBulkWriters,
     AvroFormat,
@@ -259,6 +260,22 @@ def test_a_file_is_read_in_pieces(tmp_path, codec):
     assert sorted(one["id"] for one in all_values(run_source(source, parallelism=2))) == [
         *range(2000)
     ]
+
+
+def test_the_size_of_a_file_is_asked_for_once_in_a_piece(tmp_path, monkeypatch):
+    schema = AvroSchema.parse_string(USER)
+    path = tmp_path / "users.avro"
+    with path.open("wb") as file:
+        users = [{"id": number, "name": "a"} for number in range(100)]
+        fastavro.writer(file, schema.parsed(), users, sync_interval=50)
+    form = AvroFormat(schema)
+    [piece] = form.pieces(str(path), 1 << 20)
+    asked = []
+    monkeypatch.setattr(
+        avro, "size_of", lambda path: asked.append(path) or file_access.size_of(path)
+    )
+    assert [value for batch in form.read(piece) for value in batch.values] == users
+    assert asked == [str(path)]
 
 
 def test_a_file_is_read_as_the_readers_schema_says(tmp_path):
