@@ -388,3 +388,23 @@ def test_deep_json_lines_are_put_aside(tmp_path):
     assert (first, last) == (1, 2)
     assert "more than 200 levels" in str(deep.error)
     assert isinstance(deeper, Malformed)
+
+
+@pytest.mark.parametrize(("start", "end"), [(b"[", b"]"), (b'{"a":', b"}"), (b'[1,{"a":', b"},2]")])
+def test_json_lines_have_as_many_levels_as_other_values_of_json(tmp_path, start, end):
+    path = tmp_path / "deep.json"
+    times = 200 // (start.count(b"[") + start.count(b"{"))
+    most = start * times + b"0" + end * times
+    path.write_bytes(b"\n".join([most, b"[" + most + b"]", b"[" + most + b",{}" * 200 + b"]"]))
+    read, *deep = read_all(StreamFormat.json_lines_format(), path)
+    assert read == json.loads(most)
+    assert ["more than 200 levels" in str(one.error) for one in deep] == [True, True]
+
+
+def test_a_json_line_of_many_small_objects_is_not_copied(tmp_path, monkeypatch):
+    made = [{"a": 1}] * 300
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(made))
+    monkeypatch.setattr(json, "loads", lambda text, **_: made)
+    [found] = read_all(StreamFormat.json_lines_format(), path)
+    assert found is made
