@@ -77,9 +77,11 @@ WIDE_ROW = Row(
 NODE = """{"type": "record", "name": "Node", "fields": [
     {"name": "value", "type": "int"}, {"name": "next", "type": ["null", "Node"]}]}"""
 TREE = """{"type": "record", "name": "Tree", "fields": [
-    {"name": "v", "type": "long"}, {"name": "children", "type": {"type": "array", "items": "Tree"}}]}"""
-MUTUAL = """{"type": "record", "name": "A", "fields": [{"name": "b", "type": ["null", {"type": "record",
-    "name": "B", "fields": [{"name": "many", "type": {"type": "array", "items": "A"}}]}]}]}"""
+    {"name": "v", "type": "long"},
+    {"name": "children", "type": {"type": "array", "items": "Tree"}}]}"""
+MUTUAL = """{"type": "record", "name": "A", "fields": [{"name": "b", "type": ["null",
+    {"type": "record", "name": "B", "fields": [
+        {"name": "many", "type": {"type": "array", "items": "A"}}]}]}]}"""
 
 
 def written(tmp_path, factory, values, attempt=0):
