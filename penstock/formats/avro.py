@@ -35,7 +35,7 @@ from penstock.engine.model.types import PickledBytesTypeInfo
 from penstock.engine.runtime.elements import Batch, RowBatch
 from penstock.engine.runtime.operator import Accepts
 from penstock.engine.runtime.records.dead_letters import Malformed, MarkedRows
-from penstock.formats.avro_records import RecordReader, unpacked
+from penstock.formats.avro_records import RecordReader, long_bytes, unpacked
 from penstock.formats.avro_values import (
     AvroNames,
     Convert,
@@ -83,19 +83,10 @@ class BlockWriter:
 
     def flush(self) -> None:
         if self._count:
-            head = _long_bytes(self._count) + _long_bytes(self._size)
+            head = long_bytes(self._count) + long_bytes(self._size)
             self._file.write(b"".join([head, *self._waiting, self._mark]))
         self._waiting.clear()
         self._count = self._size = 0
-
-
-def _long_bytes(number: int) -> bytes:
-    """A number from 0 up as Avro's long: zigzag, seven bits in a byte, the lowest first."""
-    left, found = number << 1, bytearray()
-    while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*found, left])
 
 
 def header_bytes(file: BinaryIO, path: str) -> bytes:
@@ -453,17 +444,17 @@ class AvroFormat(FileFormat):
             yield self._malformed(f"{shown(piece.path)}: all records", error)
             return
         start = max(piece.start, len(header))
-        stop = size_of(piece.path) if piece.stop is None else piece.stop
+        size = size_of(piece.path)
+        stop = size if piece.stop is None else piece.stop
         while start < stop:
             file.seek(start)
             read = count = 0
             end = stop
             try:
-                count, data = _block(file, header[-SYNC_BYTES:], piece.path)
+                count, data = _block(file, header[-SYNC_BYTES:], piece.path, size)
                 end = file.tell()
-                stream = reader.stream(unpacked(data, codec))
-                for _ in range(count):
-                    yield reader.next(stream)
+                for record in reader.block(count, unpacked(data, codec)):
+                    yield record
                     read += 1
             except Exception as error:
                 yield self._malformed(_place(piece, start, end, stop, count - read), error)
@@ -488,10 +479,10 @@ class AvroFormat(FileFormat):
         return Malformed(place, error, failure)
 
 
-def _block(file: BinaryIO, mark: bytes, path: str) -> tuple[int, bytes]:
+def _block(file: BinaryIO, mark: bytes, path: str, file_size: int) -> tuple[int, bytes]:
     """Reads a block: how many records it has, and its packed bytes. Raises: UserCodeError: there is none."""
     count, size = _long(file, path), _long(file, path)
-    if not 0 <= size <= size_of(path) - file.tell():
+    if not 0 <= size <= file_size - file.tell():
         raise _cut_off(path)
     data = file.read(size)
     if file.read(SYNC_BYTES) != mark:

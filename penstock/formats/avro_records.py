@@ -12,7 +12,8 @@ import copy
 import io
 import lzma
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ _MOST_OF_DECIMAL: Final = 4096
 _MOST_PARTS: Final = 1 << 16
 """Values in a record outside of arrays and maps. A record in a record in a record may have any number of fields."""
 _DECIMAL: Final = "penstock-decimal"
+_MARK: Final = bytes(16)
 
 
 class RecordReader:
@@ -41,6 +43,7 @@ class RecordReader:
         """
         parts = _Parts(writers)
         # The compiled reader has no bound for recursion: a record in itself 10,000 times would end the process.
+        self._is_recursive = parts.is_recursive
         module = "fastavro._read_py" if parts.is_recursive else "fastavro"
         self._read = extra(module, "avro", "Avro").schemaless_reader
         self._bytes = _CheckedNumbers if parts.is_recursive else io.BytesIO
@@ -51,17 +54,40 @@ class RecordReader:
         self._writers = _with_checked_decimals(writers)
         self._readers = None if readers is None else _with_checked_decimals(readers)
 
-    def stream(self, data: bytes) -> io.BytesIO:
-        """The bytes of records, one after the other, for `next`."""
-        return self._bytes(data)
+    def block(self, count: int, data: bytes) -> Iterator[Any]:
+        """The records of a block, whose bytes are unpacked."""
+        if self._is_recursive:
+            stream = self._bytes(data)
+            for _ in range(count):
+                yield self._read(stream, self._writers, self._readers)
+            return
+        # Each record has a byte, so what is cut off here could not be read either.
+        count = min(max(count, 0), len(data) + 1)
+        head = self._header + long_bytes(count) + long_bytes(len(data))
+        read = extra("fastavro", "avro", "Avro").block_reader
+        for block in read(io.BytesIO(head + data + _MARK), self._readers):
+            yield from block
 
-    def next(self, stream: io.BytesIO) -> Any:
-        """The next record of the stream."""
-        return self._read(stream, self._writers, self._readers)
+    @cached_property
+    def _header(self) -> bytes:
+        """Of a file of one unpacked block: fastavro compares the schemas once for a file, but else for each record."""
+        made = io.BytesIO()
+        write = extra("fastavro", "avro", "Avro").writer
+        write(made, self._writers, [], sync_marker=_MARK)
+        return made.getvalue()
 
     def one(self, data: bytes) -> Any:
         """The record that the bytes begin with."""
         return self._read(self._bytes(data), self._writers, self._readers)
+
+
+def long_bytes(number: int) -> bytes:
+    """A number from 0 up as Avro's long: zigzag, seven bits in a byte, the lowest first."""
+    left, found = number << 1, bytearray()
+    while left > 0x7F:
+        found.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*found, left])
 
 
 class _CheckedNumbers(io.BytesIO):
@@ -109,7 +135,8 @@ class _Parts:
         name = schema.get("name", "")
         if name in self._open:
             self.is_recursive = True
-            return 1, True
+            # A finite value is in itself by a union, an array or a map, which have bytes.
+            return 1, False
         if name in self._known:
             return self._known[name]
         self._open.add(name)

@@ -472,14 +472,33 @@ def plain_value(item: Any, most: int = MOST_LEVELS) -> Any:
     Raises: ValueError: it has more than `most` levels of arrays and objects.
     """
     if isinstance(item, list | dict) and not most:
-        raise ValueError(
-            f"arrays and objects have more than {MOST_LEVELS} levels, which could not be copied"
-        )
+        raise _too_deep()
     if isinstance(item, list):
         return [plain_value(one, most - 1) for one in item]
     if isinstance(item, dict):
         return {key: plain_value(one, most - 1) for key, one in item.items()}
     return float(item) if isinstance(item, Decimal | _TooLong) else item
+
+
+def check_levels(item: Any) -> None:
+    """Raises: ValueError: what `json` returned has more than `MOST_LEVELS` levels."""
+    level: list[Any] = [[item]]
+    for _ in range(MOST_LEVELS + 1):
+        level = [
+            one
+            for outer in level
+            for one in (outer.values() if type(outer) is dict else outer)
+            if type(one) is list or type(one) is dict
+        ]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(
+        f"arrays and objects have more than {MOST_LEVELS} levels, which could not be copied"
+    )
 
 
 def _expected(item: Any, kind: type, what: str) -> Any:

@@ -21,7 +21,7 @@ from penstock.engine.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, R
 from penstock.engine.runtime.records.dead_letters import Malformed, MarkedRows, decoded
 from penstock.formats.file_access import shown
 from penstock.formats.file_format import FileFormat, FilePiece, FoundFile
-from penstock.formats.json import MOST_LEVELS, JsonRowDeserializationSchema, plain_value
+from penstock.formats.json import MOST_LEVELS, JsonRowDeserializationSchema, check_levels
 from penstock.formats.json_columns import FieldsReader, fields_in_order, json_schema_of, read_lines
 from penstock.formats.text_lines import ROWS_PER_BATCH, TextLineFormat, in_parts
 
@@ -192,8 +192,9 @@ def _parsed(
 
 def _loads(text: str) -> Any:
     found = json.loads(text, parse_constant=_refuse_word)
-    may_be_deep = text.count("[") + text.count("{") > MOST_LEVELS
-    return plain_value(found) if may_be_deep else found
+    if text.count("[") + text.count("{") > MOST_LEVELS:
+        check_levels(found)
+    return found
 
 
 def _refuse_word(word: str) -> Any:

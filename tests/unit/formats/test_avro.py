@@ -17,6 +17,7 @@ from penstock.connectors.file_system import BucketAssigner, FileSink, FileSource
 from penstock.engine.model.errors import ConfigurationError, UserCodeError
 from penstock.engine.runtime.elements import RowBatch
 from penstock.engine.runtime.operator import Accepts
+from penstock.formats import avro, file_access
 from penstock.formats.avro import (
     AvroBulkWriters,
     AvroFormat,
@@ -75,6 +76,12 @@ WIDE_ROW = Row(
 )
 NODE = """{"type": "record", "name": "Node", "fields": [
     {"name": "value", "type": "int"}, {"name": "next", "type": ["null", "Node"]}]}"""
+TREE = """{"type": "record", "name": "Tree", "fields": [
+    {"name": "v", "type": "long"},
+    {"name": "children", "type": {"type": "array", "items": "Tree"}}]}"""
+MUTUAL = """{"type": "record", "name": "A", "fields": [{"name": "b", "type": ["null",
+    {"type": "record", "name": "B", "fields": [
+        {"name": "many", "type": {"type": "array", "items": "A"}}]}]}]}"""
 
 
 def written(tmp_path, factory, values, attempt=0):
@@ -215,9 +222,16 @@ def source_of(read):
     return FileSource.for_record_stream_format(read.file_format, read.path).build()
 
 
-def test_records_that_contain_themselves_are_generic_ones(tmp_path):
-    schema = AvroSchema.parse_string(NODE)
-    value = {"value": 1, "next": {"value": 2, "next": None}}
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (NODE, {"value": 1, "next": {"value": 2, "next": None}}),
+        (TREE, {"v": 1, "children": [{"v": 2, "children": []}, {"v": 3, "children": []}]}),
+        (MUTUAL, {"b": {"many": [{"b": None}, {"b": {"many": []}}]}}),
+    ],
+)
+def test_records_that_contain_themselves_are_generic_ones(text, value, tmp_path):
+    schema = AvroSchema.parse_string(text)
     path = written(tmp_path, AvroBulkWriters.for_generic_record(schema), [value])
     source = source_of(AvroInputFormat(path, schema))
     assert all_values(run_source(source)) == [value]
@@ -250,6 +264,22 @@ def test_a_file_is_read_in_pieces(tmp_path, codec):
     ]
 
 
+def test_the_size_of_a_file_is_asked_for_once_in_a_piece(tmp_path, monkeypatch):
+    schema = AvroSchema.parse_string(USER)
+    path = tmp_path / "users.avro"
+    with path.open("wb") as file:
+        users = [{"id": number, "name": "a"} for number in range(100)]
+        fastavro.writer(file, schema.parsed(), users, sync_interval=50)
+    form = AvroFormat(schema)
+    [piece] = form.pieces(str(path), 1 << 20)
+    asked = []
+    monkeypatch.setattr(
+        avro, "size_of", lambda path: asked.append(path) or file_access.size_of(path)
+    )
+    assert [value for batch in form.read(piece) for value in batch.values] == users
+    assert asked == [str(path)]
+
+
 def test_a_file_is_read_as_the_readers_schema_says(tmp_path):
     path = tmp_path / "users.avro"
     with path.open("wb") as file:
@@ -265,6 +295,16 @@ def test_a_file_is_read_as_the_readers_schema_says(tmp_path):
     )
     with pytest.raises(UserCodeError, match="cannot be read as Avro"):
         all_values(run_source(source_of(AvroInputFormat(str(path), other))))
+
+
+def test_the_schemas_of_a_file_are_not_compared_for_each_record(tmp_path, monkeypatch):
+    schema = AvroSchema.parse_string(USER)
+    records = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+    path = written(tmp_path, AvroBulkWriters.for_generic_record(schema), records)
+    monkeypatch.setattr(
+        fastavro, "schemaless_reader", None
+    )  # It compares them whenever it is called.
+    assert all_values(run_source(source_of(AvroInputFormat(path, schema)))) == records
 
 
 def test_an_empty_file_has_no_records_and_a_damaged_one_is_named(tmp_path):

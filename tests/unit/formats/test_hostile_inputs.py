@@ -310,6 +310,26 @@ def test_blocks_before_and_after_a_hostile_one_are_read(tmp_path):
     assert "a block of more than" in str(malformed.error)
 
 
+@pytest.mark.parametrize("others", [[], [["null", "R"]]])
+def test_records_before_a_malformed_one_are_read_and_the_rest_of_its_block_is_told(
+    tmp_path, others
+):
+    path = tmp_path / "a.avro"
+    schema = json.dumps(avro_record("int", *others))
+    one = long_bytes(7) + bytes(len(others))
+    avro_file(path, (4, one * 2 + b"\xff" * 11), (1, one), schema=schema)
+    *before, malformed, last = read_all(AvroFormat(AvroSchema.parse_string(schema)), path)
+    assert [found["f0"] for found in (*before, last)] == [7, 7, 7]
+    assert "the last 2 records of the block before byte" in str(malformed.failure)
+
+
+@pytest.mark.parametrize("count", [-1, -(1 << 62)])
+def test_a_block_of_a_negative_number_of_records_has_none(tmp_path, count):
+    path = tmp_path / "a.avro"
+    avro_file(path, (count, long_bytes(7)), FINE)
+    assert read_all(AvroFormat(AvroSchema.parse_string(USER)), path) == [{"f0": 7}]
+
+
 def test_a_number_of_an_avro_file_that_does_not_end_is_refused(tmp_path):
     path = tmp_path / "a.avro"
     path.write_bytes(b"Obj\x01" + b"\xff" * MIB)
@@ -368,3 +388,23 @@ def test_deep_json_lines_are_put_aside(tmp_path):
     assert (first, last) == (1, 2)
     assert "more than 200 levels" in str(deep.error)
     assert isinstance(deeper, Malformed)
+
+
+@pytest.mark.parametrize(("start", "end"), [(b"[", b"]"), (b'{"a":', b"}"), (b'[1,{"a":', b"},2]")])
+def test_json_lines_have_as_many_levels_as_other_values_of_json(tmp_path, start, end):
+    path = tmp_path / "deep.json"
+    times = 200 // (start.count(b"[") + start.count(b"{"))
+    most = start * times + b"0" + end * times
+    path.write_bytes(b"\n".join([most, b"[" + most + b"]", b"[" + most + b",{}" * 200 + b"]"]))
+    read, *deep = read_all(StreamFormat.json_lines_format(), path)
+    assert read == json.loads(most)
+    assert ["more than 200 levels" in str(one.error) for one in deep] == [True, True]
+
+
+def test_a_json_line_of_many_small_objects_is_not_copied(tmp_path, monkeypatch):
+    made = [{"a": 1}] * 300
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(made))
+    monkeypatch.setattr(json, "loads", lambda text, **_: made)
+    [found] = read_all(StreamFormat.json_lines_format(), path)
+    assert found is made
