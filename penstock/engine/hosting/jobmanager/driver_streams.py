@@ -203,13 +203,18 @@ class DriverStreams:
         self._grant = grant
         self._console = PrintConsole(grant)
         self._collects: dict[str, CollectStream] = {}
+        self._failure: str | None = None
+        self._is_ended = False
         self._lock = threading.Lock()
 
     def collect(self, stream: str) -> CollectStream:
         """Return the stream of this name. The loop and the program get the same one."""
         with self._lock:
             if stream not in self._collects:
-                self._collects[stream] = CollectStream(self._grant, is_held=self._is_held)
+                made = CollectStream(self._grant, is_held=self._is_held)
+                if self._is_ended:  # Of a job without rows, whose reader comes late.
+                    made.end(self._failure)
+                self._collects[stream] = made
             return self._collects[stream]
 
     def put(self, data: DriverData) -> None:
@@ -236,5 +241,6 @@ class DriverStreams:
         """End all streams. Everything printed is on the console when this returns."""
         self._console.close()
         with self._lock:
+            self._failure, self._is_ended = failure, True
             for collect in self._collects.values():
                 collect.end(failure)

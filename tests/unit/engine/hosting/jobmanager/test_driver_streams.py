@@ -4,7 +4,8 @@ import io
 
 import pytest
 
-from penstock.engine.hosting.jobmanager.driver_streams import write_text
+from penstock.engine.hosting.jobmanager.driver_streams import DriverStreams, write_text
+from penstock.engine.model.errors import JobExecutionError
 
 
 class Terminal(io.StringIO):
@@ -35,3 +36,16 @@ class Bare:
 def test_records_are_escaped_on_a_terminal_alone(stream, written):
     write_text(stream, "\x1b[31mred\n")
     assert stream.getvalue() == written
+
+
+def test_a_reader_that_comes_after_the_end_of_a_job_without_rows_waits_for_nothing():
+    streams = DriverStreams(lambda *_: None)
+    streams.end(None)
+    assert list(streams.collect("rows").batches()) == []
+
+
+def test_a_reader_that_comes_after_the_end_of_a_failed_job_gets_its_failure():
+    streams = DriverStreams(lambda *_: None)
+    streams.end("planted")
+    with pytest.raises(JobExecutionError, match="planted"):
+        list(streams.collect("rows").batches())
