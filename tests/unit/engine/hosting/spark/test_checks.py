@@ -95,13 +95,17 @@ def test_what_does_not_come_is_refused_with_what_there_is(no_waiting):
         host.check_resources(provider_of(looks=[(2, 1)]), {UNSIZED: 4})
 
 
-def test_the_master_that_is_advised_has_room_beside_jobs_that_hold_slots(monkeypatch):
+@pytest.mark.parametrize(
+    ("is_local", "advice"), [(True, r"cores \(master local\[5\]"), (False, "executors, or larger")]
+)
+def test_the_advice_has_room_beside_jobs_that_hold_slots(monkeypatch, is_local, advice):
     jobs = SessionJobs()
     control = SimpleNamespace(job_id="held", status=lambda: JobStatus.RUNNING)
     jobs.add(SessionJob(control, "first", 0.0, lambda: 2))
     monkeypatch.setattr(host, "SESSION_JOBS", jobs)
     provider = provider_of(looks=[(3, 2), (3, 2)])
-    with pytest.raises(NoResourceAvailable, match=r"'first' .* master local\[5\]"):
+    monkeypatch.setattr(provider, "is_local", is_local)
+    with pytest.raises(NoResourceAvailable, match=rf"'first' .* Give Spark more {advice}"):
         host.check_resources(provider, {UNSIZED: 2})
 
 
