@@ -8,8 +8,10 @@ import pytest
 
 from tests.tools.hadoop import hadoop
 from tests.tools.output_files import committed_lines
+from tests.tools.waiting import wait_until
 
 pytestmark = pytest.mark.spark
+LIMIT_S = 180
 JARS = Path(pyspark.__file__).parent / "jars"
 SETTINGS = {
     "spark.yarn.jars": f"local:{JARS}/*",  # Else each start uploads them.
@@ -20,10 +22,10 @@ SETTINGS = {
     "spark.pyspark.python": sys.executable,
 }
 # A keyed count; each result ends with the container that it was made in. Where a file is named, the
-# first task that comes to number 5,000 makes it, and kills the first Java program above it: the
-# executor.
+# first task that comes to number 5,000 makes it, and kills the first Java program above it, which is
+# the executor, or waits for its own end.
 PROGRAM = """
-import os, signal, sys
+import os, signal, sys, time
 from pathlib import Path
 from penstock.common import Encoder
 from penstock.connectors.file_system import FileSink
@@ -40,11 +42,13 @@ def trap(pair):
             os.close(os.open(sprung[0], os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return pair
-        pid = os.getpid()
-        while Path(f"/proc/{pid}/comm").read_text() != "java\\n":
+        pid = os.getpid() if sprung[1:] == ["kills"] else 0
+        while pid and Path(f"/proc/{pid}/comm").read_text() != "java\\n":
             pid = above(pid)
-        os.kill(pid, signal.SIGKILL)
-        signal.pause()
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+        while True:
+            time.sleep(60)
     return pair
 
 env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
@@ -76,12 +80,28 @@ def run(yarn, folder, *more, **settings):
     return yarn.sandbox.run(*order, env=yarn.environment, cwd=folder)
 
 
+def submission(folder, *more, **settings):
+    """The command that has YARN start the driver, too."""
+    program = folder / "counts.py"
+    program.write_text(PROGRAM)
+    own = {"spark.penstock.execution.checkpointing.dir": f"file://{folder}/checkpoints"}
+    conf = [f"--conf={key}={value}" for key, value in (SETTINGS | own | settings).items()]
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    cluster = ("--master", "yarn", "--deploy-mode", "cluster", *conf)
+    return (str(submit), *cluster, str(program), str(folder / "out"), *more)
+
+
+def lines_of(folder):
+    """(key, count, container) of each line that is committed."""
+    lines = [line.split() for line in committed_lines(folder / "out")]
+    return [(int(key), int(count), container) for key, count, container in lines]
+
+
 def counted(yarn, folder, *more):
-    """Returns: (key, count, container) of each line that is committed, and what the driver said."""
+    """Returns: `lines_of`, and what the driver said."""
     done = run(yarn, folder, *more)
     assert done.returncode == 0, done.stderr
-    lines = [line.split() for line in committed_lines(folder / "out")]
-    return [(int(key), int(count), container) for key, count, container in lines], done.stderr
+    return lines_of(folder), done.stderr
 
 
 def test_each_taskmanager_is_in_a_container(yarn, tmp_path):
@@ -94,7 +114,7 @@ def test_each_taskmanager_is_in_a_container(yarn, tmp_path):
 
 def test_a_killed_executor_costs_no_row(yarn, tmp_path):
     """YARN gives another container in its place."""
-    lines, said = counted(yarn, tmp_path, str(tmp_path / "sprung"))
+    lines, said = counted(yarn, tmp_path, str(tmp_path / "sprung"), "kills")
     assert sorted((key, count) for key, count, _ in lines) == EXPECTED
     assert "lost TaskManager" in said
     assert "restarted subtasks" in said
@@ -106,3 +126,34 @@ def test_more_memory_than_yarn_has_is_said_in_its_words_without_frames(yarn, tmp
     _, why, log = done.stderr.splitlines()
     assert why.startswith("penstock: Spark did not start: Required executor memory (51200 MB)")
     Path(log.removeprefix("Its log: ")).unlink()
+
+
+def test_in_cluster_mode_the_driver_is_in_a_container_too(yarn, tmp_path):
+    done = yarn.sandbox.run(*submission(tmp_path), env=yarn.environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = lines_of(tmp_path)
+    assert sorted((key, count) for key, count, _ in lines) == EXPECTED
+    assert len({container for _, _, container in lines}) == 2
+    # The first container of an application is its master's.
+    assert not [container for _, _, container in lines if container.endswith("_000001")]
+
+
+def test_a_killed_driver_is_started_again_and_takes_its_job_over(yarn, tmp_path):
+    settings = {
+        "spark.yarn.maxAppAttempts": "2",
+        "spark.penstock.high-availability.type": "FILE",
+        "spark.penstock.high-availability.storageDir": str(tmp_path / "ha"),
+        "spark.penstock.high-availability.lease-duration": "4 s",
+        "spark.penstock.high-availability.renew-interval": "500 ms",
+    }
+    order = submission(tmp_path, str(tmp_path / "sprung"), **settings)
+    with (tmp_path / "submit.log").open("wb") as log:
+        submit = yarn.sandbox.start(
+            *order, env=yarn.environment, cwd=tmp_path, stdout=log, stderr=log
+        )
+    wait_until((tmp_path / "sprung").exists, "no task comes to the trap", LIMIT_S)
+    yarn.sandbox.run("pkill", "-KILL", "-f", "org.apache.spark.deploy.yarn.ApplicationMaster ")
+    assert submit.wait(LIMIT_S) == 0, (tmp_path / "submit.log").read_text()
+    lines = lines_of(tmp_path)
+    assert sorted((key, count) for key, count, _ in lines) == EXPECTED
+    assert {container.split("_")[-2] for _, _, container in lines} >= {"02"}

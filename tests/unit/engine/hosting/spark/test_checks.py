@@ -104,7 +104,7 @@ def test_the_advice_has_room_beside_jobs_that_hold_slots(monkeypatch, is_local, 
     jobs.add(SessionJob(control, "first", 0.0, lambda: 2))
     monkeypatch.setattr(host, "SESSION_JOBS", jobs)
     provider = provider_of(looks=[(3, 2), (3, 2)])
-    monkeypatch.setattr(provider, "is_local", is_local)
+    monkeypatch.setattr(SparkProvider, "is_local", is_local)
     with pytest.raises(NoResourceAvailable, match=rf"'first' .* Give Spark more {advice}"):
         host.check_resources(provider, {UNSIZED: 2})
 
