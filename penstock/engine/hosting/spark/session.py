@@ -291,7 +291,10 @@ def _kept(log_file: Path) -> Path:
 
 @contextlib.contextmanager
 def _redirected(log_file: Path) -> Generator[None, None, None]:
-    """Say so where it takes long: Spark asks a master that does not answer for minutes, and logs nothing."""
+    """Have stderr go to the log, and say on the terminal where the block takes long.
+
+    Spark asks a master that does not answer for minutes, and logs nothing.
+    """
     sys.stderr.flush()
     saved = os.dup(2)
     text = (
@@ -299,10 +302,10 @@ def _redirected(log_file: Path) -> Generator[None, None, None]:
         f"answers there. Spark asks on, and Ctrl-C ends it; its log: {log_file}\n"
     )
     late = threading.Timer(LATE_S, os.write, (saved, text.encode()))
-    late.start()
     log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 2)
     os.close(log)
+    late.start()
     try:
         yield
     finally:
