@@ -227,7 +227,11 @@ class JobHandle(Requirements):
         self.look = observed.look
         self.checkpoints = observed.checkpoints
         self._interruptible = Interruptible(
-            manager.job_graph.name, manager.cancel, lambda: manager.status, observed.way_to_stop
+            manager.job_graph.name,
+            manager.cancel,
+            lambda: manager.status,
+            observed.way_to_stop,
+            suspend=self._end_for_now,
         )
         self.flame_graphs = FlameGraphs(
             manager.ask, lambda: dict(manager.shell.where), manager.parts.settings.stacks
@@ -258,6 +262,16 @@ class JobHandle(Requirements):
         """End the job here and give its lease back: another driver continues the job at once."""
         self.manager.parts.guard.gives_back = True
         self.manager.run_soon(lambda: self.manager.shell.suspend(cause))
+
+    def _end_for_now(self, cause: str) -> str:
+        """Suspend, and return how the job is continued."""
+        latest = self.manager.job_master.checkpoints.store.latest
+        self.suspend(cause)
+        if self.manager.parts.guard.is_recoverable:
+            return "the next driver continues it"
+        if latest is None:
+            return "it has no checkpoint to continue from"
+        return f"`penstock run -s {latest.location}` continues it"
 
     def slots_held(self) -> int:
         """Return how many slots the job holds now."""

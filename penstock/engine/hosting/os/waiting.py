@@ -25,6 +25,7 @@ _LOG: Final = logging.getLogger(__name__)
 _SLICE_S: Final = 0.5
 """Waiting is split into short waits, so that Ctrl-C reaches the main thread."""
 _CANCEL_S: Final = 10.0
+_SUSPEND_S: Final = 3.0
 
 
 class Given(StrEnum):
@@ -138,20 +139,42 @@ class End(Protocol):
 
 def wait_for_end(ended: End, timeout_s: float | None, job: Interruptible) -> None:
     """Wait. The first Ctrl-C cancels the job, waits until it has ended completely, and is raised again; the next one is raised at
-    once. So is the first one if the job continues elsewhere.
+    once. So is the first one if the job continues elsewhere. SIGTERM, by which a cluster ends a driver, suspends the job.
 
-    Raises TimeoutError after `timeout_s`, with the job and its state.
+    Raises TimeoutError after `timeout_s`, with the job and its state; SystemExit(143): SIGTERM.
     """
     _CtrlC.hurries = False  # A program that continues is in no hurry.
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     try:
-        while not ended.wait(_SLICE_S if deadline is None else _left_s(deadline)):
-            if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError(f"{job.describe()} still")
+        with _exit_at_sigterm():
+            while not ended.wait(_SLICE_S if deadline is None else _left_s(deadline)):
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise TimeoutError(f"{job.describe()} still")
     except KeyboardInterrupt:
         if not ended.is_set():
             _end_interrupted(ended, job)
         raise
+    except SystemExit:
+        if job.suspend is not None and not ended.is_set():
+            _LOG.info("RECEIVED SIGNAL 15: SIGTERM. Suspending %s", job.describe())
+            then = job.suspend("the driver was told to end (SIGTERM)")
+            _say_at_once(f"penstock: SIGTERM; job '{job.name}' is suspended: {then}.\n")
+            ended.wait(_SUSPEND_S)
+        raise
+
+
+@contextlib.contextmanager
+def _exit_at_sigterm() -> Generator[None, None, None]:
+    """Have SIGTERM raise SystemExit in the block, unless the program handles it, or this is not its main thread."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _end_interrupted(ended: End, job: Interruptible) -> None:
@@ -166,8 +189,8 @@ def _end_interrupted(ended: End, job: Interruptible) -> None:
 @dataclass(slots=True, eq=False)
 class Interruptible:
     """A job that Ctrl-C cancels. `status`: returns its state. `instead`: what would have kept its state; "": nothing, because it has
-    none. `continues_at`: where it continues instead of being cancelled, and what ends it; "": nowhere. `is_interrupted`: Ctrl-C was
-    pressed.
+    none. `continues_at`: where it continues instead of being cancelled, and what ends it; "": nowhere. `suspend`: ends the job here
+    for a reason, keeps its checkpoints, and returns how it is continued; None: that cannot be. `is_interrupted`: Ctrl-C was pressed.
     """
 
     name: str
@@ -175,6 +198,7 @@ class Interruptible:
     status: Callable[[], str]
     instead: str = ""
     continues_at: str = ""
+    suspend: Callable[[str], str] | None = None
     is_interrupted: bool = False
 
     def describe(self) -> str:
