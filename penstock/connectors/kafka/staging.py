@@ -2,10 +2,11 @@
 
 With librdkafka another process cannot take over a producer's transaction. So a subtask keeps the records of a
 checkpoint until the checkpoint is complete. Then its committer writes them in a transaction, together with a marker.
-The marker is an offset that is committed in the same transaction to a group of its own, and says how many of this
-writer's stagings are written. A process that commits the same staging again first becomes the only one that can write
-under the writer's transactional id (Kafka ends or aborts transactions that others began with it). Then it reads the
-marker, and leaves out the stagings that are written.
+The marker is an offset that is committed in the same transaction to a group of its own. Its metadata says which
+stagings of the last writers are written. A process that commits the same staging again first becomes the only one that
+can write under its transactional id (Kafka ends or aborts transactions that others began with it). Then it reads the
+marker, and leaves out the stagings that are written. Each attempt has writers of new names. Group and transactional id
+stay the same, because Kafka keeps each of them for days.
 Source: replaces Flink's KafkaCommitter; Kafka's consume-transform-produce transactions.
 """
 
@@ -22,10 +23,12 @@ from penstock.connectors.api.messaging.staging import ProducedRecords, StagingCo
 from penstock.connectors.kafka.client import (
     API_TIMEOUT_DEFAULT_MS,
     GRACE_S,
+    committed,
     import_kafka,
     kafka_errors,
     make_client,
     make_consumer,
+    refusal_of,
     text_of,
 )
 from penstock.connectors.kafka.properties import API_TIMEOUT_MS, GROUP_ID, shared_properties
@@ -113,6 +116,11 @@ class RecordProducer:
         """Raises: ExternalError: a record was not delivered; this producer cannot be used any more. RefusedForGood."""
         if refusal := self.last.refusal():
             raise RefusedForGood(f"{self._where}: cannot write: {refusal}.")
+        for error, message in self._undelivered.items():
+            if refusal := refusal_of(error):
+                raise RefusedForGood(
+                    f"{self._where}: cannot write to the topic {message.topic()!r}: {refusal}."
+                )
         if self._undelivered:
             raise ExternalError(self._text_of(*next(iter(self._undelivered.items()))))
 
@@ -233,7 +241,10 @@ class TransactionLog:
         with self._errors(what):
             self._within(what, lambda: self._producer.client.init_transactions(timeout_s))
             (found,) = self._within(
-                what, lambda: self._consumer.committed([place], timeout=timeout_s)
+                what,
+                lambda: committed(
+                    self._kafka, self._consumer, [place], timeout_s, self._producer.last
+                ),
             )
         return Marker.of(found.offset, found.metadata)
 
@@ -249,19 +260,26 @@ class TransactionLog:
         what, timeout_s = f"cannot commit staging {staging.number}", self._timeout_s
         with self._errors(what):
             self._producer.client.begin_transaction()
-            for piece in staging.pieces:
-                for records in unpack(piece):
-                    self._producer.send(records)
-            self._producer.flush()
-            group = self._consumer.consumer_group_metadata()
-            self._within(
-                what,
-                lambda: self._producer.client.send_offsets_to_transaction(
-                    [place], group, timeout_s
-                ),
-            )
+            try:
+                for piece in staging.pieces:
+                    for records in unpack(piece):
+                        self._producer.send(records)
+                self._producer.flush()
+            except ExternalError:
+                # Records that the client has only dropped say nothing of what has ended the
+                # transaction. This raises it, if there is anything.
+                self._add_marker(what, place)
+                raise
+            self._add_marker(what, place)
             self._within(what, lambda: self._producer.client.commit_transaction(timeout_s))
         self.marker = after
+
+    def _add_marker(self, what: str, place: Any) -> None:
+        group, timeout_s = self._consumer.consumer_group_metadata(), self._timeout_s
+        self._within(
+            what,
+            lambda: self._producer.client.send_offsets_to_transaction([place], group, timeout_s),
+        )
 
     def _within(self, what: str, call: Callable[[], Any]) -> Any:
         """Calls the client, which may wait for a broker that was killed or stands still without regard to its own timeout.
