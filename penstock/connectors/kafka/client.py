@@ -221,7 +221,12 @@ def committed(
 def text_of(error: BaseException) -> str:
     """The text of the KafkaError in a KafkaException."""
     inner: Any = error.args[0] if error.args else None
-    return f"{inner.str()} ({inner.name()})" if hasattr(inner, "name") else str(error)
+    if not hasattr(inner, "name"):
+        return str(error)
+    found = f"{inner.str()} ({inner.name()})"
+    if inner.name() in {"_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"}:
+        found += ": another process writes with this id. Give each sink a prefix of its own"
+    return found
 
 
 class TopicIds:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.connectors.kafka import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
+from penstock.connectors.kafka.client import KafkaCluster
 from penstock.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
 from penstock.connectors.kafka.reader import KafkaSplitReader
 from penstock.datastream.connectors import DeliveryGuarantee
@@ -113,7 +114,7 @@ def test_a_source_without_a_right_is_refused_for_good(kafka, user, tls):
     name = user()
     source = built(source_builder(kafka.locked, name), name, tls)
     with (
-        contextlib.closing(source._connect()) as cluster,
+        contextlib.closing(KafkaCluster(source.settings.properties, "the driver")) as cluster,
         pytest.raises(RefusedForGood, match=OF_TOPICS),
     ):
         cluster.partitions(name)
@@ -130,7 +131,7 @@ def test_a_group_that_may_not_be_seen_is_refused_at_once(kafka, user, tls):
     builder = source_builder(kafka.locked, name).set_group_id("others")
     starting = KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)
     source = built(builder.set_starting_offsets(starting), name, tls)
-    with contextlib.closing(source._connect()) as cluster:
+    with contextlib.closing(KafkaCluster(source.settings.properties, "the driver")) as cluster:
         partitions = cluster.partitions(name)
         with pytest.raises(RefusedForGood, match=OF_GROUPS):
             cluster.committed(partitions)
