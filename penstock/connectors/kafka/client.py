@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -40,10 +40,17 @@ from penstock.engine.model.errors import ConfigurationError, ExternalError, Refu
 # handshakes, as it has no codes for their causes.
 
 
-_RIGHTS: Final = frozenset({
-    "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED",
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-})  # fmt: skip
+_NOT_ALLOWED: Final = {
+    "TOPIC_AUTHORIZATION_FAILED": "Allow READ of topics that a source reads, WRITE of those that a "
+    "sink writes, and both of those that a sink writes exactly once",
+    "GROUP_AUTHORIZATION_FAILED": "Allow READ of the source's group, or of the groups that begin "
+    "with the transactional id prefix of a sink that writes exactly once",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "Allow WRITE of the transactional ids that begin "
+    "with the sink's prefix",
+    "CLUSTER_AUTHORIZATION_FAILED": "Allow IDEMPOTENT_WRITE of the cluster",
+    "INVALID_TRANSACTION_TIMEOUT": "Set transaction.timeout.ms lower, or "
+    "transaction.max.timeout.ms of the brokers higher",
+}
 _LOGIN: Final = frozenset({
     "_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM",
 })  # fmt: skip
@@ -59,8 +66,8 @@ def refusal_of(error: Any) -> str | None:
     if not hasattr(error, "name"):
         return None
     name, text = error.name(), error.str()
-    if name in _RIGHTS:
-        return f"the brokers do not allow it: {text} ({name}). Give the user the rights for it"
+    if name in _NOT_ALLOWED:
+        return f"the brokers do not allow it: {_short(text)} ({name}). {_NOT_ALLOWED[name]}"
     if name in _LOGIN and not any(one in text for one in _PASSING):
         kind = "mechanism" if "supported mechanisms" in text else "password"
         return f"the broker refuses the login: {_short(text)}. {_HELP[kind]}"
@@ -98,6 +105,7 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 GRACE_S: Final = 2.0
 """What a call may take above the time that the client was given, and seldom keeps: the client's own error says more."""
+GROUP_SLICE_S: Final = 2.0
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """Of brokers before Kafka 2.8: all bits are 0."""
 _NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
@@ -178,7 +186,9 @@ def kafka_errors(kafka: Any, what: str, last: LastError, *clients: Any) -> Gener
         yield
     except kafka.KafkaException as error:
         for client in clients:
-            client.poll(0)  # only this calls back with errors of connections
+            # Only this calls back with errors of connections. A client that has ended raises why.
+            with suppress(kafka.KafkaException):
+                client.poll(0)
         # The error has this frame, and since Python 3.13 lives until the next collection of garbage.
         # A client that nobody refers to ends at once.
         clients, client = (), None
@@ -188,10 +198,35 @@ def kafka_errors(kafka: Any, what: str, last: LastError, *clients: Any) -> Gener
         raise ExternalError(f"{what}: {text_of(error)}.{last.reason()}") from error
 
 
+def committed(
+    kafka: Any, consumer: Any, places: Sequence[Any], timeout_s: float, last: LastError
+) -> list[Any]:
+    """What the consumer's group has committed. Raises: KafkaException.
+
+    Where brokers refuse the group, the client waits on, and reports that only when it is polled.
+    """
+    end = time.monotonic() + timeout_s
+    while True:
+        left_s = max(0.0, end - time.monotonic())
+        try:
+            return list(consumer.committed(list(places), timeout=min(left_s, GROUP_SLICE_S)))
+        except kafka.KafkaException:
+            said = consumer.poll(0)
+            if said is not None and said.error() is not None:
+                last.note(said.error())
+            if last.refusal() or time.monotonic() >= end:
+                raise
+
+
 def text_of(error: BaseException) -> str:
     """The text of the KafkaError in a KafkaException."""
     inner: Any = error.args[0] if error.args else None
-    return f"{inner.str()} ({inner.name()})" if hasattr(inner, "name") else str(error)
+    if not hasattr(inner, "name"):
+        return str(error)
+    found = f"{inner.str()} ({inner.name()})"
+    if inner.name() in {"_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"}:
+        found += ": another process writes with this id. Give each sink a prefix of its own"
+    return found
 
 
 class TopicIds:
@@ -276,6 +311,11 @@ class KafkaCluster:
         ).topics[topic]
         if found.error is not None:
             name = found.error.name()
+            if refusal := refusal_of(found.error):
+                raise RefusedForGood(
+                    f"{self._where}: cannot look up the topic {topic!r} of {self._servers}: "
+                    f"{refusal}."
+                )
             kind = (
                 UnknownTopic
                 if name in {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"}
@@ -322,7 +362,7 @@ class KafkaCluster:
         wanted = [self._place(one) for one in partitions]
         found = self._listed(
             f"cannot read what the group {self.group_id!r} has committed",
-            lambda: self._consumer.committed(wanted, timeout=self._timeout_s),
+            lambda: committed(self._kafka, self._consumer, wanted, self._timeout_s, self._last),
         )
         return {one: offset for one, offset in found.items() if offset >= 0}
 
@@ -350,6 +390,8 @@ class KafkaCluster:
         found = self._asked(what, ask)
         for one in found:
             if one.error is not None:
+                if refusal := refusal_of(one.error):
+                    raise RefusedForGood(f"{self._where}: {what}: {refusal}.")
                 raise ExternalError(
                     f"{self._where}: {what}, {one.topic}[{one.partition}]: {one.error.str()}."
                 )
@@ -378,8 +420,8 @@ SLICE_S: Final = 0.25
 KAFKA_PORT: Final = 9092
 
 
-def check_login(properties: Mapping[str, str], where: str) -> None:
-    """Log in to the first broker that answers, and out again.
+def check_login(properties: Mapping[str, str], where: str) -> bool:
+    """Log in to the first broker that answers, and out again. Returns False: none is reached.
 
     Raises: ConfigurationError: the broker refuses the user, or one of the two refuses the other's
     certificate; or one speaks TLS and the other does not. Brokers that are not reached are not
@@ -388,11 +430,12 @@ def check_login(properties: Mapping[str, str], where: str) -> None:
     found = shared_properties(properties)
     client, last = make_client("Producer", found, where, log_level=0)
     if _answers(client, last, properties):
-        return
+        return True
     servers = properties.get(BOOTSTRAP_SERVERS, "")
     known = _refusal_by_tls(client_properties(found, where)) or last.refusal()
     if known is not None:
         raise ConfigurationError(f"{where}: cannot use the brokers at {servers}: {known}.")
+    return False
 
 
 def _answers(client: Any, last: LastError, properties: Mapping[str, str]) -> bool:

@@ -325,7 +325,7 @@ class KafkaSplitReader(CommittingSplitReader):
     def __init__(self, settings: KafkaSourceSettings, subtask: int) -> None:
         self._where = f"KafkaSource, subtask {subtask}"
         self._kafka = import_kafka(self._where)
-        self._schema = settings.schema
+        self._settings = settings
         properties = dict(settings.properties)
         prefix = properties.get(CLIENT_ID_PREFIX, properties.get(GROUP_ID, "penstock"))
         properties.setdefault("client.id", f"{prefix}-{subtask}")
@@ -338,7 +338,6 @@ class KafkaSplitReader(CommittingSplitReader):
         self._open: dict[tuple[str, int], KafkaSplit] = {}
         self._over: list[KafkaTopicPartition] = []
         self._moved: list[SplitBatch] = []
-        self._reset = settings.starting.auto_offset_reset
         self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
         self._topics = TopicWatch(properties, self._where, settings.deleted_topics)
         self._count = MAX_MESSAGES
@@ -425,7 +424,7 @@ class KafkaSplitReader(CommittingSplitReader):
         if split.stop is not None and last >= split.stop:
             messages = [one for one in messages if one.offset() < split.stop]
         after = split.at(last + 1 if split.stop is None else min(last + 1, split.stop))
-        batch = batch_of(messages, self._schema) if messages else None
+        batch = batch_of(messages, self._settings.schema) if messages else None
         self._size_next(messages)
         self._move(key, after)
         return [SplitBatch(NO_RECORDS if batch is None else batch, split.partition, after)]
@@ -465,6 +464,9 @@ class KafkaSplitReader(CommittingSplitReader):
         if error.code() == kafka._AUTO_OFFSET_RESET:  # ruff: ignore[private-member-access] - its public name
             self._begin_again(key, error)
             return False
+        has_group = GROUP_ID in self._settings.properties
+        if error.name() == "GROUP_AUTHORIZATION_FAILED" and not has_group:
+            return False  # of the group that only librdkafka wants: nothing is committed to it
         at = f" of {key[0]}[{key[1]}]" if key[0] else ""
         if refusal := refusal_of(error):
             raise RefusedForGood(f"{self._where}: cannot read{at}: {refusal}.")
@@ -476,7 +478,8 @@ class KafkaSplitReader(CommittingSplitReader):
         if split is None:
             return
         self._topics.add([split])  # Offsets of a topic that was made anew say nothing.
-        if self._reset not in {"earliest", "latest"}:
+        reset = self._settings.starting.auto_offset_reset
+        if reset not in {"earliest", "latest"}:
             raise ExternalError(
                 f"{self._where}: {split.partition} has no record at offset {split.offset} (any "
                 f"more): {error.str()}. The topic's retention removed it, or the topic was cut off "
@@ -486,7 +489,7 @@ class KafkaSplitReader(CommittingSplitReader):
         what = f"{self._where}: cannot find the first and last offset of {split.partition}"
         with kafka_errors(self._kafka, what, self._last, self._consumer):
             first, end = self._consumer.get_watermark_offsets(place, timeout=self._timeout_s)
-        at = first if self._reset == "earliest" else end
+        at = first if reset == "earliest" else end
         removed = max(0, first - split.offset)
         self._figures.removed(removed)
         _LOG.warning(

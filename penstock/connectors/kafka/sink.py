@@ -11,6 +11,7 @@ or delay the readers of a topic.
 from __future__ import annotations
 
 import uuid
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
@@ -229,17 +230,19 @@ class _KafkaDirectWriter(DirectMessageWriter):
 
 class _KafkaStagingWriter(StagingMessageWriter):
     """Stages records. The writer's name is unique, so that a committer always knows which of its
-    stagings are written.
+    stagings are written. The transactional id is the same in each attempt, and another sink of the job has another one.
     """
 
     def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
         super().__init__(StagedRecords(*settings.limit))
         self.settings = settings
         self._kind = context.input_type
-        self._name = f"{settings.transactional_id_prefix}-{context.subtask}-{uuid.uuid4().hex[:16]}"
+        operator = f"{zlib.crc32(context.operator_id.encode()):08x}"
+        self._id = f"{settings.transactional_id_prefix}-{operator}-{context.subtask}"
+        self._name = uuid.uuid4().hex[:16]
 
     def records(self, batch: Batch) -> ProducedRecords:
         return self.settings.records(batch, self._kind)
 
     def committable(self, number: int, pieces: tuple[bytes, ...]) -> object:
-        return self._name, self._staged.first_topic, number, pieces
+        return self._id, self._name, self._staged.first_topic, number, pieces

@@ -2,10 +2,11 @@
 
 With librdkafka another process cannot take over a producer's transaction. So a subtask keeps the records of a
 checkpoint until the checkpoint is complete. Then its committer writes them in a transaction, together with a marker.
-The marker is an offset that is committed in the same transaction to a group of its own, and says how many of this
-writer's stagings are written. A process that commits the same staging again first becomes the only one that can write
-under the writer's transactional id (Kafka ends or aborts transactions that others began with it). Then it reads the
-marker, and leaves out the stagings that are written.
+The marker is an offset that is committed in the same transaction to a group of its own. Its metadata says which
+stagings of the last writers are written. A process that commits the same staging again first becomes the only one that
+can write under its transactional id (Kafka ends or aborts transactions that others began with it). Then it reads the
+marker, and leaves out the stagings that are written. Each attempt has writers of new names. Group and transactional id
+stay the same, because Kafka keeps each of them for days.
 Source: replaces Flink's KafkaCommitter; Kafka's consume-transform-produce transactions.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
@@ -22,10 +23,12 @@ from penstock.connectors.api.messaging.staging import ProducedRecords, StagingCo
 from penstock.connectors.kafka.client import (
     API_TIMEOUT_DEFAULT_MS,
     GRACE_S,
+    committed,
     import_kafka,
     kafka_errors,
     make_client,
     make_consumer,
+    refusal_of,
     text_of,
 )
 from penstock.connectors.kafka.properties import API_TIMEOUT_MS, GROUP_ID, shared_properties
@@ -113,6 +116,11 @@ class RecordProducer:
         """Raises: ExternalError: a record was not delivered; this producer cannot be used any more. RefusedForGood."""
         if refusal := self.last.refusal():
             raise RefusedForGood(f"{self._where}: cannot write: {refusal}.")
+        for error, message in self._undelivered.items():
+            if refusal := refusal_of(error):
+                raise RefusedForGood(
+                    f"{self._where}: cannot write to the topic {message.topic()!r}: {refusal}."
+                )
         if self._undelivered:
             raise ExternalError(self._text_of(*next(iter(self._undelivered.items()))))
 
@@ -162,13 +170,18 @@ MAX_BYTES: Final = "message.max.bytes"
 MAX_RECORD_BYTES: Final = 1_000_000
 
 
+MARKED_WRITERS: Final = 100
+"""Their markers take 3 of the 4 KB that brokers keep with an offset (offset.metadata.max.bytes)."""
+
+
 class KafkaStaging(NamedTuple):
     """The records of one writer for one checkpoint. `writer`: unique; `number`: counts its stagings from 1, without
-    gaps.
+    gaps. `transactional_id`: of its subtask, as all attempts have it.
 
     `topic`: the first topic that the writer wrote to; the marker is an offset of its partition 0. `pieces`: packed records.
     """
 
+    transactional_id: str
     writer: str
     topic: str
     number: int
@@ -176,7 +189,7 @@ class KafkaStaging(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class Written:
     """Which stagings of a writer are written: all up to `all_up_to`, and those in `besides`, which
     are higher.
     """
@@ -187,37 +200,60 @@ class Marker:
     def __contains__(self, number: int) -> bool:
         return number <= self.all_up_to or number in self.besides
 
-    def plus(self, number: int) -> Marker:
+    def plus(self, number: int) -> Written:
         found = {*self.besides, number}
         up_to = self.all_up_to
         while up_to + 1 in found:
             up_to += 1
-        return Marker(up_to, frozenset(one for one in found if one > up_to))
+        return Written(up_to, frozenset(one for one in found if one > up_to))
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What is written of the last `MARKED_WRITERS` writers; the one that has written last comes last."""
+
+    writers: Mapping[str, Written] = field(default_factory=dict)
+
+    def __contains__(self, staging: KafkaStaging) -> bool:
+        return staging.number in self.writers.get(staging.writer, Written())
+
+    def plus(self, staging: KafkaStaging) -> Marker:
+        others = dict(self.writers)
+        own = others.pop(staging.writer, Written()).plus(staging.number)
+        last = list(others.items())[-(MARKED_WRITERS - 1) :]
+        return Marker({**dict(last), staging.writer: own})
 
     @property
     def metadata(self) -> str:
-        """The text that is stored with the offset: the numbers in `besides`."""
-        return ",".join(map(str, sorted(self.besides)))
+        """The text that is stored with the offset: `writer=up to,besides,... writer=...`."""
+        return " ".join(
+            f"{name}={','.join(map(str, (one.all_up_to, *sorted(one.besides))))}"
+            for name, one in self.writers.items()
+        )
 
     @classmethod
-    def of(cls, offset: int, metadata: str | None) -> Marker:
-        """The marker of a committed offset. An offset below 0 means that there is no marker yet."""
-        besides = frozenset(int(one) for one in (metadata or "").split(",") if one)
-        return cls(max(0, offset), besides)
+    def of(cls, metadata: str | None) -> Marker:
+        """The marker in the metadata of a committed offset; None: there is none yet."""
+        found = {}
+        for entry in (metadata or "").split():
+            name, _, numbers = entry.partition("=")
+            up_to, *besides = map(int, numbers.split(","))
+            found[name] = Written(up_to, frozenset(besides))
+        return cls(found)
 
 
 class TransactionLog:
-    """Writes the stagings of one writer, each once. A new log excludes all earlier ones from writing."""
+    """Writes the stagings with one transactional id, each once. A new log excludes all earlier ones from writing."""
 
-    def __init__(self, writer: str, topic: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, transactional_id: str, topic: str, properties: Mapping[str, str]) -> None:
         """Raises: ExternalError: the cluster does not answer."""
-        self._where = f"KafkaSink's committer for the transactional id {writer!r}"
+        self._where = f"KafkaSink's committer for the transactional id {transactional_id!r}"
         self._kafka = import_kafka(self._where)
         self._topic = topic
         self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
-        self._producer = RecordProducer(properties, self._where, transactional__id=writer)
+        self._producer = RecordProducer(properties, self._where, transactional__id=transactional_id)
         shared = shared_properties(properties)
-        self._consumer, _ = make_consumer({**shared, GROUP_ID: writer}, self._where)
+        self._consumer, _ = make_consumer({**shared, GROUP_ID: transactional_id}, self._where)
         try:
             self.marker = self._begin()
         except (
@@ -233,35 +269,45 @@ class TransactionLog:
         with self._errors(what):
             self._within(what, lambda: self._producer.client.init_transactions(timeout_s))
             (found,) = self._within(
-                what, lambda: self._consumer.committed([place], timeout=timeout_s)
+                what,
+                lambda: committed(
+                    self._kafka, self._consumer, [place], timeout_s, self._producer.last
+                ),
             )
-        return Marker.of(found.offset, found.metadata)
+        return Marker.of(found.metadata)
 
     def write(self, staging: KafkaStaging) -> None:
         """Writes the staging, unless it is written already. Raises: ExternalError.
 
         After an error the log must not be used any more: it is not known whether the staging was written.
         """
-        if staging.number in self.marker:
+        if staging in self.marker:
             return
-        after = self.marker.plus(staging.number)
-        place = self._kafka.TopicPartition(self._topic, 0, after.all_up_to, after.metadata)
+        after = self.marker.plus(staging)
+        place = self._kafka.TopicPartition(self._topic, 0, staging.number, after.metadata)
         what, timeout_s = f"cannot commit staging {staging.number}", self._timeout_s
         with self._errors(what):
             self._producer.client.begin_transaction()
-            for piece in staging.pieces:
-                for records in unpack(piece):
-                    self._producer.send(records)
-            self._producer.flush()
-            group = self._consumer.consumer_group_metadata()
-            self._within(
-                what,
-                lambda: self._producer.client.send_offsets_to_transaction(
-                    [place], group, timeout_s
-                ),
-            )
+            try:
+                for piece in staging.pieces:
+                    for records in unpack(piece):
+                        self._producer.send(records)
+                self._producer.flush()
+            except ExternalError:
+                # Records that the client has only dropped say nothing of what has ended the
+                # transaction. This raises it, if there is anything.
+                self._add_marker(what, place)
+                raise
+            self._add_marker(what, place)
             self._within(what, lambda: self._producer.client.commit_transaction(timeout_s))
         self.marker = after
+
+    def _add_marker(self, what: str, place: Any) -> None:
+        group, timeout_s = self._consumer.consumer_group_metadata(), self._timeout_s
+        self._within(
+            what,
+            lambda: self._producer.client.send_offsets_to_transaction([place], group, timeout_s),
+        )
 
     def _within(self, what: str, call: Callable[[], Any]) -> Any:
         """Calls the client, which may wait for a broker that was killed or stands still without regard to its own timeout.
@@ -280,7 +326,7 @@ class TransactionLog:
 
 
 class KafkaCommitter(StagingCommitter):
-    """Commits stagings, with one log for each writer."""
+    """Commits stagings, with one log for each transactional id and topic of a marker."""
 
     staging = KafkaStaging
     sink_name = "KafkaSink"
@@ -289,8 +335,8 @@ class KafkaCommitter(StagingCommitter):
         super().__init__()
         self._properties = properties
 
-    def log_key(self, staging: KafkaStaging) -> str:
-        return staging.writer
+    def log_key(self, staging: KafkaStaging) -> tuple[str, str]:
+        return staging.transactional_id, staging.topic
 
     def open_log(self, staging: KafkaStaging) -> TransactionLog:
-        return TransactionLog(staging.writer, staging.topic, self._properties)
+        return TransactionLog(staging.transactional_id, staging.topic, self._properties)

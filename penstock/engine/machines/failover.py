@@ -122,7 +122,10 @@ def is_available(partition: ResultPartition, unreadable: PartitionId | None) -> 
     return is_there and is_rereadable(partition.result_type)
 
 
+OUT_OF_MEMORY: Final = "OutOfMemory"
+"""Kind of the failure of a TaskManager that was killed for its memory: the next attempt may fill it again."""
 INFRASTRUCTURE_KINDS: Final = frozenset({
+    OUT_OF_MEMORY,
     "TaskManagerLost",
     "SlotLost",
     "PartitionConnectionError",
@@ -265,41 +268,51 @@ class ExponentialDelayRestart:
 
 @dataclass(slots=True)
 class InfrastructureOnlyRestart:
-    """Our default: the loss of TaskManagers restarts without limit, any other failure ends the job.
+    """Our default: the loss of TaskManagers restarts at once and without limit, any other failure
+    ends the job.
 
     Without checkpoints a restart begins from nothing, so a program that fails would only fail
     again. A lost machine says nothing about the program, and twenty of them must not end the job.
+    `growing`: decides where a TaskManager was killed for its memory, because the program may fill
+    it again.
     """
 
     delay: int = 100
+    growing: ExponentialDelayRestart = field(default_factory=ExponentialDelayRestart)
     _last: FailureInfo | None = None
 
     def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool:
         self._last = failure
-        return True
+        return self.growing.notify(now_ms, failure) if self._is_for_memory else True
 
     def can_restart(self) -> bool:
+        if self._is_for_memory:
+            return self.growing.can_restart()
         return is_infrastructure(self._last)
 
     def delay_ms(self, now_ms: int) -> int:
-        return self.delay
+        return self.growing.delay_ms(now_ms) if self._is_for_memory else self.delay
+
+    @property
+    def _is_for_memory(self) -> bool:
+        return self._last is not None and self._last.kind == OUT_OF_MEMORY
 
 
 @dataclass(slots=True)
 class CheckpointedRestart:
     """Our default with checkpoints: waits grow, but a lost TaskManager is replaced at once, however
-    often.
+    often, unless it was killed for its memory.
 
     A program that fails continues from its checkpoint and may fail there again, so it waits. A lost
     machine says nothing about the program.
     """
 
-    growing: ExponentialDelayRestart = field(default_factory=ExponentialDelayRestart)
     infrastructure: InfrastructureOnlyRestart = field(default_factory=InfrastructureOnlyRestart)
     _chosen: ExponentialDelayRestart | InfrastructureOnlyRestart | None = None
 
     def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool:
-        self._chosen = self.infrastructure if is_infrastructure(failure) else self.growing
+        infrastructure = self.infrastructure
+        self._chosen = infrastructure if is_infrastructure(failure) else infrastructure.growing
         return self._chosen.notify(now_ms, failure)
 
     def can_restart(self) -> bool:
@@ -322,10 +335,10 @@ def restart_backoff_of(
     match settings.get(RestartOptions.TYPE):
         case None:
             delay = settings.get(RestartOptions.INFRASTRUCTURE_DELAY)
-            infrastructure = InfrastructureOnlyRestart(delay)
+            infrastructure = InfrastructureOnlyRestart(delay, _exponential(settings, draw))
             if interval_ms_of(settings) is None:
                 return infrastructure
-            return CheckpointedRestart(_exponential(settings, draw), infrastructure)
+            return CheckpointedRestart(infrastructure)
         case "none":
             return NoRestart()
         case "fixed-delay":

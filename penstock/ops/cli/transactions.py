@@ -170,15 +170,19 @@ def _kept(savepoint: Savepoint, uid: str | None) -> list[Kept]:
 
 def _kind_of(committable: Any) -> str:
     """By the form that the two sinks give their committables."""
-    if isinstance(committable, tuple) and len(committable) == 4:
+    if isinstance(committable, tuple) and len(committable) == 5:
         return KAFKA
     is_sql = isinstance(committable, tuple) and len(committable) == 3
     return SQL if is_sql and isinstance(committable[1], int) else "another sink"
 
 
 def _kafka_kept(committable: Any) -> dict[str, Any]:
-    writer, topic, number, pieces = committable
-    return {"id": f"{writer}/{number}", "topic": topic, "bytes": sum(map(len, pieces))}
+    transactional_id, writer, topic, number, pieces = committable
+    return {
+        "id": f"{transactional_id}/{writer}/{number}",
+        "topic": topic,
+        "bytes": sum(map(len, pieces)),
+    }
 
 
 def _sql_kept(committable: Any) -> dict[str, Any]:
@@ -240,7 +244,7 @@ def _commit_kafka(options: argparse.Namespace) -> Plan | None:
     size = shown_bytes(sum(_kafka_kept(one)["bytes"] for one in kept.committables))
     lines = [
         f"Writes to Kafka at {options.kafka} what {options.savepoint} keeps for {who}: {size}.",
-        *(f"  {_kafka_kept(one)['id']}, first topic {one[1]}" for one in kept.committables),
+        *(f"  {_kafka_kept(one)['id']}, first topic {one[2]}" for one in kept.committables),
         "What is written already is found by its marker, and not written again.",
     ]
     return Plan(lines, carry_out, f"committed: {len(kept.committables)}")

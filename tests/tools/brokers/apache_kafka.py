@@ -7,11 +7,22 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from tests.tools.small_servers import ServerMissing, free_port
 from tests.tools.waiting import wait_until
@@ -19,31 +30,57 @@ from tests.tools.waiting import wait_until
 JARS = sorted(Path(sys.prefix).glob("kafka-*"))
 """What `make kafka` has fetched."""
 START_S = 60.0
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PROTOCOLS = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 WAIT_S = 30
 
 
 class KafkaBroker:
-    """`servers`: where it listens. `kill`, then `start`: it is there again, with what is on its disk."""
+    """`servers`: where everybody may do everything. `kill`, then `start`: it is there again, with what is on its disk."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(
+        self, folder: str, pem: str | None = None, users: Mapping[str, str] | None = None
+    ) -> None:
+        """`users`: with their passwords, for `locked`: a second listener, with TLS, PLAIN and SCRAM, where they may do what
+        `allow` says. `pem`: a file of its key and certificate.
+        """
         self._folder = Path(folder)
         self.port, controller = free_port(), free_port()
         self.servers = f"127.0.0.1:{self.port}"
+        self._users = dict(users or {})
         self._process: subprocess.Popen[bytes] | None = None
         own = f"127.0.0.1:{controller}"
+        listeners = f"PLAINTEXT://{self.servers}"
+        locks = []
+        if self._users:
+            self.locked = f"127.0.0.1:{free_port()}"
+            listeners += f",SASL_SSL://{self.locked}"
+            known = " ".join(f'user_{name}="{word}"' for name, word in self._users.items())
+            locks = [
+                "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users=User:ANONYMOUS",
+                "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+                f"listener.name.sasl_ssl.plain.sasl.jaas.config={PLAIN} required {known};",
+                *(
+                    f"listener.name.sasl_ssl.{one.lower()}.sasl.jaas.config={SCRAM} required;"
+                    for one in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+                ),
+                "ssl.keystore.type=PEM", f"ssl.keystore.location={pem}",
+            ]  # fmt: skip
         (self._folder / "server.properties").write_text(
             "\n".join([
                 "process.roles=broker,controller", "node.id=1",
                 f"controller.quorum.voters=1@{own}", "controller.listener.names=CONTROLLER",
-                f"listeners=PLAINTEXT://{self.servers},CONTROLLER://{own}",
-                f"advertised.listeners=PLAINTEXT://{self.servers}",
-                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                f"listeners={listeners},CONTROLLER://{own}", f"advertised.listeners={listeners}",
+                f"listener.security.protocol.map={PROTOCOLS}",
                 f"log.dirs={self._folder}/data", "auto.create.topics.enable=false",
                 "offsets.topic.replication.factor=1", "offsets.topic.num.partitions=1",
                 "transaction.state.log.replication.factor=1", "transaction.state.log.min.isr=1",
                 "transaction.state.log.num.partitions=1", "group.initial.rebalance.delay.ms=0",
                 # A segment that is deleted is gone at once, and retention is looked at each second.
-                "log.segment.delete.delay.ms=100", "log.retention.check.interval.ms=1000", "",
+                "log.segment.delete.delay.ms=100", "log.retention.check.interval.ms=1000",
+                *locks, "",
             ])
         )  # fmt: skip
         # An id may begin with a dash.
@@ -63,6 +100,7 @@ class KafkaBroker:
         wait_until(lambda: self._answers() or self._ended(), "no answer", START_S)
         if self._ended():
             raise ServerMissing(self._log.read_text())
+        self._add_users()
 
     def kill(self) -> None:
         """As `kill -9`."""
@@ -83,6 +121,15 @@ class KafkaBroker:
         new = NewTopic(topic, partitions, 1, config=config)
         admin = self._admin()  # it ends with its last reference, and what it was asked with it
         admin.create_topics([new])[topic].result(WAIT_S)
+
+    def allow(self, user: str, operation: str, kind: str, name: str = "kafka-cluster") -> None:
+        """`operation` and `kind` as AclOperation and ResourceType name them; `name`: of the resource, or how it begins."""
+        rule = AclBinding(
+            ResourceType[kind], name, ResourcePatternType.PREFIXED, f"User:{user}", "*",
+            AclOperation[operation], AclPermissionType.ALLOW,
+        )  # fmt: skip
+        admin = self._admin()
+        admin.create_acls([rule])[rule].result(WAIT_S)
 
     def delete(self, topic: str) -> None:
         """Until nobody sees it any more."""
@@ -122,6 +169,18 @@ class KafkaBroker:
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
 
+    def _add_users(self) -> None:
+        admin = self._admin()
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            new = [
+                UserScramCredentialUpsertion(
+                    name, ScramCredentialInfo(mechanism, 4096), word.encode()
+                )
+                for name, word in self._users.items()
+            ]
+            for done in (admin.alter_user_scram_credentials(new) if new else {}).values():
+                done.result(WAIT_S)
+
     def _ended(self) -> bool:
         return self._process.poll() is not None
 
@@ -136,9 +195,12 @@ def _cluster_id() -> str:
 
 
 @contextlib.contextmanager
-def running_kafka() -> Generator[KafkaBroker]:
+def running_kafka(
+    pem: str | None = None, users: Mapping[str, str] | None = None
+) -> Generator[KafkaBroker]:
+    """`pem`, `users`: as KafkaBroker has them."""
     with tempfile.TemporaryDirectory(prefix="penstock-kafka-") as folder:
-        server = KafkaBroker(folder)
+        server = KafkaBroker(folder, pem, users)
         try:
             server.start()
             yield server

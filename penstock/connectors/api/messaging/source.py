@@ -21,7 +21,7 @@ from penstock.connectors.api.base import (
     Source,
     SplitEnumerator,
 )
-from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 # ---------------------------------------------------------------------- splits
 # Assigns the partitions of a topic to subtasks. Plain functions.
@@ -69,7 +69,7 @@ def topics_of_settings(advertised: str) -> Generator[None]:
     """
     try:
         yield
-    except UnknownTopic as error:
+    except (UnknownTopic, RefusedForGood) as error:
         raise ConfigurationError(str(error)) from error
     except ExternalError as error:
         raise ConfigurationError(

@@ -291,7 +291,7 @@ class JobManager:
             return message.resource_id
         if isinstance(message, messages.ProcessEnded):
             self.questions.ended(message, wall_ms())
-            self.watch.lost(message.resource_id, message.cause)
+            self.watch.lost(message.resource_id, message.cause, for_memory=message.for_memory)
             return message.resource_id
         if isinstance(message, messages.RegisterTaskManager):
             self._on_register(message, control)

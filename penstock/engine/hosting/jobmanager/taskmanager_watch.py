@@ -332,7 +332,7 @@ class TaskManagerWatch:
         else:
             self._on_start_failed(resource_id, cause)
 
-    def lost(self, resource_id: ResourceId, cause: str) -> None:
+    def lost(self, resource_id: ResourceId, cause: str, *, for_memory: bool = False) -> None:
         """Fence a TaskManager off and report its loss. Does nothing if it was fenced before."""
         self._heard.forget(resource_id)
         self._moving.forget(resource_id)
@@ -344,7 +344,8 @@ class TaskManagerWatch:
         self._shell.end_taskmanager(resource_id, f"fenced off: {cause}")
         self._shell.links.fence(resource_id)
         self._shell.feed_resources(messages.TaskManagerLostEvent(resource_id, cause, now_ms()))
-        self._shell.feed_job(messages.TaskManagerGone(resource_id, cause, now_ms()))
+        gone = messages.TaskManagerGone(resource_id, cause, now_ms(), for_memory)
+        self._shell.feed_job(gone)
 
     def _log(self, resource_id: ResourceId, what: str, cause: str) -> None:
         job_id = self._shell.job_id

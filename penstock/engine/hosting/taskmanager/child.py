@@ -52,7 +52,7 @@ class TaskManagerChild:
     Spark reuses.
 
     `folder`: its own, which goes with it. `progress_pipe`: the process writes its reports to it, a line each. `reports`: how many
-    of progress were read.
+    of progress were read. `peak_bytes`: the most memory that the process had; 0 while it runs.
     """
 
     def __init__(self, archive: str, python: str | None) -> None:
@@ -83,6 +83,7 @@ class TaskManagerChild:
             os.close(self.progress_pipe)
             raise
         os.set_blocking(self.progress_pipe, False)
+        self.peak_bytes = 0
         self._waited = (0.0, time.monotonic())
 
     def __enter__(self) -> Self:
@@ -103,6 +104,16 @@ class TaskManagerChild:
             self.process.stdin.write(json.dumps(order).encode() + b"\n")
             # Stdin stays open; when it closes, the child knows that this process is gone.
             self.process.stdin.flush()
+
+    def poll(self) -> int | None:
+        """As `Popen.poll`, which drops what the kernel knows of a process that has ended."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ChildProcessError):  # Somebody has waited for it.
+                pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+                if pid:
+                    self.process.returncode = os.waitstatus_to_exitcode(status)
+                    self.peak_bytes = usage.ru_maxrss * 1024
+        return self.process.poll()
 
     @property
     def is_stopped(self) -> bool:

@@ -34,6 +34,7 @@ from penstock.engine.hosting.network.wire.tls import Identity, TlsSocket
 from penstock.engine.hosting.reporting.logs.folder import LogFolder
 from penstock.engine.hosting.reporting.logs.settings import LogSettings, taskmanager_log_path
 from penstock.engine.hosting.shipping.worker_folders import sweep_leftovers
+from penstock.engine.hosting.taskmanager.cgroup_memory import CgroupMemory
 from penstock.engine.hosting.taskmanager.child import TaskManagerChild
 from penstock.engine.hosting.taskmanager.stacks import DUMP_SIGNAL, stacks_of_tasks
 from penstock.engine.model.errors import ExternalError
@@ -55,6 +56,7 @@ from penstock.engine.model.messages.workers import (
     WorkerUsedUp,
 )
 from penstock.engine.model.plain import from_plain
+from penstock.engine.model.texts.amounts import bytes_text
 
 # ---------------------------------------------------------------------- hosted
 # Whom a supervisor is connected to: the pool of the driver, and the JobManagers of the
@@ -120,13 +122,13 @@ class Hosted(Peer):
     ends_at: float | None = None
     why: str = ""
 
-    def report_end(self, cause: str) -> None:
+    def report_end(self, cause: str, *, for_memory: bool = False) -> None:
         """Report the end of the TaskManager to its JobManager, if that still listens, and remove
         the log.
         """
         with contextlib.suppress(OSError):  # The JobManager may be gone.
             lines = LogFolder(self.log_path).last_lines()
-            self.send(ProcessEnded(self.name, self.why or cause, lines))
+            self.send(ProcessEnded(self.name, self.why or cause, lines, for_memory))
         shutil.rmtree(self.log_folder, ignore_errors=True)
 
 
@@ -215,6 +217,8 @@ class Supervisor:
     def __init__(self, config: SupervisorConfig, child: TaskManagerChild) -> None:
         self._config = config
         self._child = child
+        self._memory = CgroupMemory()
+        self._was_for_memory = False
         self._folder = os.path.join(child.folder, _LOGS)
         self._pool: Peer | None = None
         self._hosted: dict[str, Hosted] = {}
@@ -245,7 +249,7 @@ class Supervisor:
         except (OSError, ExternalError) as error:  # Of the pool: nobody else's errors come here.
             cause = f"connection to the driver ended: {error}"
         for hosted in list(self._hosted.values()):
-            hosted.report_end(cause)
+            hosted.report_end(cause, for_memory=self._was_for_memory)
             self._last_cause = hosted.why or cause
         if self._pool is None:
             return self._last_cause
@@ -267,10 +271,10 @@ class Supervisor:
         """Do what is due, and wait a moment. Returns: why the process is over; None: it
         continues.
         """
-        code = self._child.process.poll()
+        code = self._child.poll()
         if code is not None:
             words = self._child.last_words()
-            ending = f"TaskManager process ended with {_ending(code)}"
+            ending = self._ending(code)
             return f"{ending}; its last words:\n{words}" if words else ending
         if self._pool is None and not self._hosted:
             return self._last_cause
@@ -283,6 +287,17 @@ class Supervisor:
             self._next_beat = now + self._config.heartbeat_interval_s
             self._beat()
         return self._wait(now)
+
+    def _ending(self, code: int) -> str:
+        self._was_for_memory = code == -signal.SIGKILL and self._memory.has_killed()
+        if not self._was_for_memory:
+            return f"TaskManager process ended with {_name_of(code)}"
+        return (
+            "the kernel killed the TaskManager process (SIGKILL), because memory was exhausted: it "
+            f"had {bytes_text(self._child.peak_bytes)}, and {self._memory.describe()}. Raise "
+            "spark.executor.memoryOverhead (YARN, Kubernetes) or that limit, or lower "
+            "spark.executor.cores: the TaskManagers of an executor share it"
+        )
 
     def _too_late(self, now: float) -> str | None:
         """Return why the process must be killed: a driver's silence, or a TaskManager that does not end."""
@@ -464,7 +479,7 @@ def _own_pause(config: SupervisorConfig, due: float, reports: int) -> float:
     return paused_s if paused_s > 0 and was_child_running else 0.0
 
 
-def _ending(code: int) -> str:
+def _name_of(code: int) -> str:
     if code < 0:
         with contextlib.suppress(ValueError):
             return signal.Signals(-code).name

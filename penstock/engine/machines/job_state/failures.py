@@ -8,7 +8,7 @@ broken connection between tasks never hides the failure that broke it.
 from __future__ import annotations
 
 from penstock.engine.machines.execution.execution_graph import ExecutionVertex
-from penstock.engine.machines.failover import is_infrastructure
+from penstock.engine.machines.failover import OUT_OF_MEMORY, is_infrastructure
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.scheduling.bulks import Bulk
 from penstock.engine.machines.slots.slot_pool import PooledSlot
@@ -52,7 +52,7 @@ def _rank(failure: FailureInfo) -> int:
 
 def lost_task_manager(event: TaskManagerGone) -> FailureInfo:
     return FailureInfo(
-        kind="TaskManagerLost",
+        kind=OUT_OF_MEMORY if event.for_memory else "TaskManagerLost",
         text=f"TaskManager {event.resource_id} is lost: {event.cause}",
         lost_task_manager=event.resource_id,
     )

@@ -87,12 +87,13 @@ class MasterHeartbeat:
 class ProcessEnded:
     """(wire) From a supervisor: its TaskManager has ended, or, to a pool of workers, its process; the cause, and the last output.
 
-    `last_lines`: of a TaskManager's log.
+    `last_lines`: of a TaskManager's log. `for_memory`: the kernel has killed it, because memory was exhausted.
     """
 
     resource_id: ids.ResourceId
     cause: str
     last_lines: bytes = b""
+    for_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)

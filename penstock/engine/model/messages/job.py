@@ -75,9 +75,12 @@ class PartitionDataProduced:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerGone:
+    """`for_memory`: it was killed, because it or its container had too much."""
+
     resource_id: ids.ResourceId
     cause: str
     now_ms: int
+    for_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)

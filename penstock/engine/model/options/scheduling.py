@@ -111,7 +111,8 @@ class RestartOptions(OptionGroup, title="Restarts"):
         "restart-strategy.type", former="restart-strategy"
     )
     """`none`, `fixed-delay`, `failure-rate` or `exponential-delay`. Without it: `exponential-delay` if the job takes
-    checkpoints; else only lost TaskManagers cause a restart."""
+    checkpoints; else only lost TaskManagers cause a restart. Those that were killed for their memory wait as with
+    `exponential-delay` in both cases."""
     FIXED_DELAY_ATTEMPTS = within(whole, 0)("restart-strategy.fixed-delay.attempts", "1")
     """How many failures may be followed by a restart."""
     FIXED_DELAY = duration("restart-strategy.fixed-delay.delay", "1 s")

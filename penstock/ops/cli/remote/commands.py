@@ -467,7 +467,7 @@ def list_jobs(options: argparse.Namespace) -> int:
 
 
 def info(one: Target, _: argparse.Namespace) -> Answer:
-    """`penstock info`: a job with its vertices."""
+    """`penstock info`: a job with its last failure and its vertices."""
     details = one.client.get(one.path)
     state, began = details["state"], moment(details["start-time"])
     since = details["timestamps"][state] or details["start-time"]
@@ -478,6 +478,10 @@ def info(one: Target, _: argparse.Namespace) -> Answer:
         f"job {details['name']!r} ({details['jid']})",
         f"status {state}, since {moment(since)}{held}; started {began}{took}",
     ]
+    failures = one.client.get(f"{one.path}/exceptions", maxExceptions=1)
+    for entry in failures["exceptionHistory"]["entries"]:
+        cause = str(entry["stacktrace"]).partition("\n")[0]
+        lines.append(f"last failure {moment(entry['timestamp'])}: {cause}")
     with suppress(RemoteError):  # A history server has no metrics.
         lines += [_totals(one, details)] if is_ended else []
     read: dict[str, int] = {}
@@ -609,7 +613,7 @@ def add_commands(commands: Any) -> None:
         "--show-token", action="store_true", help="show the addresses and tokens of the drivers"
     )
     add_place(lists)
-    _of_job(commands, "info", info, "show a job with its vertices")
+    _of_job(commands, "info", info, "show a job with its last failure and its vertices")
     text = "say what is wrong with a job, with names and since when"
     _of_job(commands, "verdict", verdict, text)
     _of_job(commands, "checkpoint", checkpoint, "take a checkpoint of a job now")

@@ -3,6 +3,7 @@
 import pickle
 import random
 import weakref
+from dataclasses import replace
 
 import confluent_kafka
 import numpy as np
@@ -19,7 +20,7 @@ from penstock.connectors.api.messaging.staging import (
     unpack,
 )
 from penstock.connectors.kafka import KafkaTopicSelector
-from penstock.connectors.kafka.staging import Marker
+from penstock.connectors.kafka.staging import MARKED_WRITERS, KafkaStaging, Marker, Written
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.runtime.elements import NO_TIMESTAMP, RowBatch
@@ -135,16 +136,32 @@ def test_many_records_are_staged_in_pieces_in_order():
     assert staged.take() == ()
 
 
+def staging(writer, number):
+    return KafkaStaging("tests-0", writer, "out", number, ())
+
+
 def test_a_marker_knows_what_is_written_in_whatever_order_it_came():
     numbers = list(range(1, 41))
     random.Random(7).shuffle(numbers)
     marker = Marker()
-    for place, number in enumerate(numbers):
-        assert number not in marker
-        marker = Marker.of(marker.plus(number).all_up_to, marker.plus(number).metadata)
-        assert all(one in marker for one in numbers[: place + 1])
-    assert marker == Marker(40)
-    assert Marker.of(-1001, None) == Marker()
+    stagings = [staging(name, number) for number in numbers for name in ("one", "other")]
+    for place, next_one in enumerate(stagings):
+        assert next_one not in marker
+        marker = Marker.of(marker.plus(next_one).metadata)
+        assert all(one in marker for one in stagings[: place + 1])
+    assert marker == Marker({"one": Written(40), "other": Written(40)})
+    assert Marker.of(None) == Marker()
+
+
+def test_a_marker_keeps_the_last_writers_and_fits_into_what_brokers_keep():
+    marker = Marker()
+    for number in range(3 * MARKED_WRITERS):
+        marker = marker.plus(staging(f"{number:016x}", 1))
+        marker = marker.plus(staging("writes again", number + 1))
+    assert len(marker.writers) == MARKED_WRITERS
+    assert staging("writes again", 2 * MARKED_WRITERS) in marker
+    assert staging(f"{3 * MARKED_WRITERS - 1:016x}", 1) in marker
+    assert len(marker.metadata) < 4096, "offset.metadata.max.bytes"
 
 
 # ------------------------------------------------------------------ exactly once
@@ -243,7 +260,9 @@ def test_a_commit_that_fails_for_long_is_an_error_and_can_be_made_later(broker):
     committer = sink.create_committer()
     for _ in range(MAX_RETRIES):
         assert committer.commit(prepared)
-    with pytest.raises(ExternalError, match="committer for the transactional id 'tests-0-"):
+    with pytest.raises(
+        ExternalError, match="committer for the transactional id 'tests-00000000-0'"
+    ):
         committer.commit(prepared)
     broker.heal()
     assert once(broker).create_committer().commit(prepared) is None
@@ -259,7 +278,7 @@ def test_a_former_committer_that_is_still_there_cannot_write_any_more(broker):
     former, successor = sink.create_committer(), sink.create_committer()
     assert former.commit(first) is None
     assert successor.commit([*first, *second]) is None
-    assert list(former.commit(second)) == list(second), "it is told off, and looks again"
+    assert list(former.commit(second)) == list(second), "it is fenced off, and looks again"
     assert former.commit(second) is None
     assert texts(broker.servers, "out") == ["a", "b"]
 
@@ -271,6 +290,28 @@ def test_what_an_other_program_stages_under_the_same_prefix_is_its_own(broker):
     for prepared in made:
         sink.create_committer().commit(prepared)
     assert texts(broker.servers, "out") == ["a", "b", "c"]
+
+
+def test_all_attempts_of_a_subtask_share_a_transactional_id_and_a_group(broker):
+    """Kafka keeps each for days."""
+    broker.create("out")
+    sink = once(broker)
+    made = [written(sink, str(number)).prepare_commit() for number in range(3)]
+    for prepared in (*made, *made):
+        assert sink.create_committer().commit(prepared) is None
+    (name,) = broker.producers
+    assert name.startswith("tests-")
+    assert list(broker.committed) == [(name, "out", 0)]
+    assert texts(broker.servers, "out") == ["0", "1", "2"]
+
+
+def test_sinks_of_one_job_have_ids_of_their_own(broker):
+    sink = once(broker)
+    ids = set()
+    for uid in ("one", "other"):
+        writer = sink.create_writer(replace(writer_context(), operator_id=uid))
+        ids.add(written(sink, "a", writer=writer).prepare_commit()[0][0])
+    assert len(ids) == 2
 
 
 def test_a_record_that_is_refused_at_the_commit_leaves_nothing_behind(broker):

@@ -18,6 +18,7 @@ from penstock.engine.model.messages import FailureInfo
 
 LOST = FailureInfo("TaskManagerLost", "gone")
 USER = FailureInfo("ValueError", "boom", is_user_code=True)
+MEMORY = FailureInfo("OutOfMemory", "killed")
 
 
 def test_fixed_delay_counts_failures() -> None:
@@ -143,6 +144,18 @@ def test_with_checkpoints_waits_grow_but_lost_machines_are_replaced_at_once() ->
         assert backoff.can_restart()
         delays.append(backoff.delay_ms(now_ms))
     assert delays == [1000, 100, 100, 1500]
+
+
+@pytest.mark.parametrize("interval", [{}, {"execution.checkpointing.interval": "1 s"}])
+def test_kills_for_memory_restart_as_the_growing_waits_allow(interval: dict) -> None:
+    """Whatever runs meanwhile, and checkpoints too: only an hour without a kill makes the wait short again."""
+    attempts = "restart-strategy.exponential-delay.attempts-before-reset-backoff"
+    backoff = restart_backoff_of(Settings({**interval, attempts: "4"}))
+    answers = []
+    for now_ms, failure in enumerate([MEMORY, MEMORY, LOST, MEMORY, MEMORY, MEMORY]):
+        backoff.notify(now_ms * 60_000, failure)
+        answers.append(backoff.delay_ms(now_ms * 60_000) if backoff.can_restart() else None)
+    assert answers == [1000, 1500, 100, 2250, 3375, None]
 
 
 def test_a_strategy_that_is_set_counts_with_checkpoints_too() -> None:

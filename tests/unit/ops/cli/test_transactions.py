@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import pytest
 from confluent_kafka import Producer
@@ -162,7 +163,7 @@ def test_records_of_kafka_in_a_savepoint_are_committed_once(broker, capsys, tmp_
     code, out, _ = called(capsys, "list", "--savepoint", folder, "--json")
     (kept,) = json.loads(out)["savepoint"]
     assert (code, kept["uid"], kept["kind"], kept["topic"]) == (0, "kafka", "Kafka", "words")
-    assert kept["id"].startswith("tests-0-")
+    assert re.fullmatch("tests-[0-9a-f]{8}-0/[0-9a-f]{16}/1", kept["id"])
     commit = "commit", "--kafka", broker.servers, "--savepoint", folder, "--yes"
     for _ in range(2):
         code, out, _ = called(capsys, *commit)

@@ -113,6 +113,24 @@ def test_a_lost_connection_is_told_as_one(child, theirs):
     assert "JobManager" in supervise(config(), child)
 
 
+@pytest.mark.parametrize("was_counted", [True, False])
+def test_a_killed_process_was_killed_for_memory_where_the_kernel_counts_that(
+    child, theirs, monkeypatch, was_counted
+):
+    monkeypatch.setattr(supervisor.CgroupMemory, "has_killed", lambda _: was_counted)
+    child.process.kill()
+    os.waitid(os.P_PID, child.process.pid, os.WEXITED | os.WNOWAIT)
+    cause = supervise(config(60.0), child)
+    assert ("because memory was exhausted: it had" in cause) == was_counted
+    assert ("it had 0 B" in cause) is False
+    theirs.settimeout(60.0)
+    wire, reported = ControlWire(), []
+    while data := theirs.recv(1 << 16):
+        reported += wire.feed(data)
+    (end,) = [one for one in reported if isinstance(one, ProcessEnded)]
+    assert (end.cause, end.for_memory) == (cause, was_counted)
+
+
 def test_a_stopped_process_is_told_of_in_place_of_a_heartbeat(child, theirs):
     told = []
 
