@@ -202,6 +202,17 @@ def _small_overhead(conf: Configured) -> Finding | None:
     )
 
 
+def _recovery_mode(conf: Configured) -> Finding | None:
+    key = "spark.kubernetes.allocation.recoveryMode.enabled"
+    if not conf.master.startswith("k8s") or not conf.is_on(key, default=True):
+        return None
+    return Finding(
+        f"{key} is on, Spark's default: when an executor is killed for its memory, Spark replaces "
+        "it by executors of one core, and tasks that need more never run again",
+        f"set {key}=false",
+    )
+
+
 def _worker_reuse(conf: Configured) -> Finding | None:
     if conf.is_on("spark.python.worker.reuse", default=True):
         return None
@@ -237,5 +248,5 @@ def _unprotected_network(conf: Configured) -> Finding | None:
 
 _RULES: Final[tuple[_Rule, ...]] = (
     _speculation, _killed_when_idle, _pyspark_memory, _one_try, _lost_with_executors, _few_executors, _preemption,
-    _small_overhead, _worker_reuse, _unprotected_network,
+    _small_overhead, _recovery_mode, _worker_reuse, _unprotected_network,
 )  # fmt: skip

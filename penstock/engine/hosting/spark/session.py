@@ -65,6 +65,10 @@ _LOG_TAIL: Final = 4000
 LATE_S: Final = 30
 _IMPORTED_LATE: Final = "pyspark.testing.utils"
 """PySpark imports it, and with it pandas where that is installed, for the first argument that it gives to the JVM."""
+_REFUSED_PODS: Final = re.compile(
+    r"KubernetesClientException: Failure executing: .*? Message: (.*?)\. Received status", re.DOTALL
+)
+"""Kubernetes refuses a driver's pods: by a quota, or for want of rights. Spark only logs it, and ends."""
 _JAVA_MIN: Final = 17
 _BREW_PREFIXES: Final = ("/opt/homebrew", "/usr/local", "/home/linuxbrew/.linuxbrew")
 _LOG4J: Final = """\
@@ -273,6 +277,8 @@ def errors_to(log_file: Path | None) -> Generator[None, None, None]:
                 what = str(java.getMessage() or java.toString()).partition("\n\tat ")[0]
             if log_file is not None:
                 text = log_file.read_text(encoding="utf-8", errors="replace")
+                if refused := _REFUSED_PODS.findall(text):
+                    what = refused[-1]
                 what += (
                     f"\n{text[-_LOG_TAIL:]}" if java is None else f"\nIts log: {_kept(log_file)}"
                 )
@@ -357,6 +363,7 @@ def default_conf(launched: Mapping[str, str], master: str) -> dict[str, str]:
         found["spark.ui.showConsoleProgress"] = "false"
     if launched.get("spark.app.name", _SHELL) == _SHELL:
         found["spark.app.name"] = "penstock"
+    usual = {}
     if master.startswith("local"):  # On a cluster Spark finds the driver's address by itself.
         usual = {
             "spark.driver.bindAddress": "127.0.0.1",
@@ -364,7 +371,14 @@ def default_conf(launched: Mapping[str, str], master: str) -> dict[str, str]:
             "spark.ui.enabled": "false",
             "spark.sql.warehouse.dir": str(log_folder() / "warehouse"),
         }
-        found |= {key: value for key, value in usual.items() if key not in launched}
+    elif master.startswith("k8s"):
+        usual = {
+            # Else executors of one core follow one that was killed for its memory, and no task fits.
+            "spark.kubernetes.allocation.recoveryMode.enabled": "false",
+            # Penstock waits for executors itself, and says what keeps them.
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "0s",
+        }
+    found |= {key: value for key, value in usual.items() if key not in launched}
     return found
 
 

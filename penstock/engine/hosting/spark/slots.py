@@ -35,6 +35,7 @@ from pyspark.resource import (
 )
 
 from penstock.engine.hosting.spark.checks import LOCAL, LOCAL_CLUSTER, is_true
+from penstock.engine.hosting.spark.executor_pods import ExecutorPods
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.slot_size import SlotSize, cores_of, describe, extended_of, memory_mb_of
 from penstock.engine.model.texts.amounts import counted
@@ -202,6 +203,7 @@ _EXECUTORS_WAIT_S: Final = 5.0
 _SAY_AFTER_S: Final = 3.0
 _FIRST_EXECUTOR_WAIT_S: Final = 30.0  # As long as Spark itself lets a job wait for executors.
 _POLL_S: Final = 0.05
+_ASK_S: Final = 0.2
 
 
 class SparkSlots:
@@ -209,6 +211,7 @@ class SparkSlots:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
+        self._pods = ExecutorPods(context)
         self._has_said = False
 
     @property
@@ -281,15 +284,33 @@ class SparkSlots:
             time.sleep(_POLL_S)  # Spark has no notification of a free slot.
 
     def describe(self) -> str:
-        """Describe the slots. Never waits and never raises: the JobManager's loop calls it, even
-        after the session's end.
+        """Describe the slots, and what keeps executors from running. Hardly waits and never raises:
+        the JobManager's loop calls it, even after the session's end.
         """
+        return self._description(_ASK_S)
+
+    def _description(self, wait_s: float) -> str:
         if self.is_stopped():
             return STOPPED
         total, active = self.task_slots()
-        return (
+        text = (
             f"Spark master {self._context.master} gives {counted(total, 'task slot')}, "
             f"{active} of them in use"
+        )
+        return "; ".join(filter(None, (text, self._small_executors(), self._pods.reason(wait_s))))
+
+    def _small_executors(self) -> str:
+        """Describe executors that have fewer cores than asked; "": there are none."""
+        try:
+            asked = int(configuration_of(self._context).get("spark.executor.cores") or 1)
+            small = [cores for cores in self.executors() if 0 < cores < asked]
+        except Exception:  # Py4J: the session was stopped meanwhile.
+            return ""
+        if not small:
+            return ""
+        return (
+            f"{counted(len(small), 'executor')} of {counted(min(small), 'core')} instead of "
+            f"{asked} (spark.executor.cores)"
         )
 
     def where(self) -> str:
@@ -331,7 +352,8 @@ class SparkSlots:
         waited_s = time.monotonic() - began_s
         if not total and waited_s >= _SAY_AFTER_S and not self._has_said:
             self._has_said = True
-            print(f"penstock: waiting for the first executor: {self.describe()}", file=sys.stderr)
+            text = self._description(_EXECUTORS_WAIT_S)
+            print(f"penstock: waiting for the first executor: {text}", file=sys.stderr)
         return waited_s >= (_EXECUTORS_WAIT_S if total else _FIRST_EXECUTOR_WAIT_S)
 
     def is_stopped(self) -> bool:
