@@ -22,7 +22,7 @@ CHECKED := $(OF_NAMES:%=--ignore=%)
 # Each process compiles all of Penstock anew where Python may keep nothing of it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-servers test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores prometheus chromium kafka hadoop
+.PHONY: run test test-servers test-kubernetes test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores prometheus chromium kafka hadoop kubernetes
 
 run: $(INSTALLED) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -42,7 +42,11 @@ test: $(STAMP) java $(JVM_CLASSES) chromium
 
 # With real brokers or databases: a file's tests share one.
 test-servers: $(STAMP) java $(JVM_CLASSES) $(SERVERS)
-	$(IN_MEMORY) $(PY) -m pytest -m "server and not long" -n 3 --dist loadfile --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
+	$(IN_MEMORY) $(PY) -m pytest -m "server and not long and not kubernetes" -n 3 --dist loadfile --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
+
+# On nodes of Kubernetes itself, which are built on first use and kept in the virtual environment.
+test-kubernetes: $(STAMP) kubernetes
+	$(PY) -m pytest tests/kubernetes -m "kubernetes and not long" $(ARGS)
 
 # Random row functions against the interpreter, PENSTOCK_FUNCTIONS of each kind (100000).
 fuzz:
@@ -164,6 +168,9 @@ kafka: $(STAMP)
 hadoop: $(STAMP)
 	@sh scripts/ensure-jars "$(VENV)" hadoop-3.5.0 org.apache.hadoop:hadoop-client-minicluster:3.5.0 \
 		org.slf4j:slf4j-reload4j:1.7.36 org.bouncycastle:bcpkix-jdk18on:1.82
+
+kubernetes: $(STAMP)
+	@sh scripts/ensure-kubernetes "$(VENV)"
 
 prometheus:
 	@sh scripts/ensure-prometheus

@@ -270,7 +270,7 @@ class Kubernetes:
         ctr = ("ctr", "-a", socket, "-n", "k8s.io")
         self._wait("containerd does not answer", lambda: self._succeeds(*ctr, "version"))
         for image in IMAGES:
-            self._must(*ctr, "images", "import", str(self.built / f"{image}.tar"))
+            self._import(ctr, image, kept)
         certificate, key = self._authority.certificate(address, name, file=f"{name}")
         self._spawn(
             "kubelet",
@@ -286,6 +286,14 @@ class Kubernetes:
             name=f"kubelet-{name}",
         )
         self.nodes.append(name)
+
+    def _import(self, ctr: Sequence[str], image: str, kept: Path) -> None:
+        """The node keeps images from one start to the next."""
+        file, done = self.built / f"{image}.tar", kept / f"{image}.imported"
+        state = str(file.stat().st_mtime_ns)
+        if not done.exists() or done.read_text() != state:
+            self._must(*ctr, "images", "import", str(file))
+            done.write_text(state)
 
     def _make_cgroups(self, name: str) -> None:
         """In each controller of version 1. Two nodes of a machine must not take each other's."""
@@ -318,12 +326,11 @@ class Kubernetes:
             )
 
     def end(self) -> None:
-        for controller in CGROUPS.iterdir():
-            own = controller / self._cgroup
-            if own.is_dir():
-                for folder, _, _ in os.walk(own, topdown=False):
-                    with contextlib.suppress(OSError):
-                        os.rmdir(folder)
+        """Remove cgroups that have no process: ours, and those of former runs that were killed."""
+        for own in CGROUPS.glob("*/penstock-*"):
+            for folder, _, _ in os.walk(own, topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
 
 
 def _cni_plugins() -> str:
