@@ -12,6 +12,7 @@ Source: replaces Flink's KafkaCommitter; Kafka's consume-transform-produce trans
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -49,7 +50,9 @@ from penstock.engine.model.errors import ConfigurationError, ExternalError, Refu
 # A Kafka producer as sinks use it: sends batches of records, and reports failed deliveries. Needs confluent-kafka.
 
 
+_LOG: Final = logging.getLogger(__name__)
 WAIT_S: Final = 0.1
+WARN_EVERY_S: Final = 60.0
 ONE_BY_ONE: Final = "batch.num.messages"
 BATCH_BYTES: Final = "batch.size"
 BATCH_BYTES_DEFAULT: Final = 1_000_000
@@ -72,7 +75,7 @@ class RecordProducer:
     """
 
     def __init__(self, properties: Mapping[str, str], where: str) -> None:
-        self._where = where
+        self._where, self._servers = where, properties.get(BOOTSTRAP_SERVERS)
         self._most_in_batch = (
             int_of(properties, ONE_BY_ONE, 2),
             int_of(properties, BATCH_BYTES, BATCH_BYTES_DEFAULT),
@@ -117,8 +120,15 @@ class RecordProducer:
 
         Raises: ExternalError: a record is not delivered within delivery.timeout.ms.
         """
-        while self._flush():
+        since_s = monotonic()
+        while left := self._flush():
             self.check()
+            if monotonic() - since_s >= WARN_EVERY_S:
+                since_s = monotonic()
+                _LOG.warning(
+                    "%s: waits for %s to take %d records.%s",
+                    self._where, self._servers, left, self.last.reason(),
+                )  # fmt: skip
         self.check()
 
     def _flush(self) -> int:
