@@ -149,7 +149,13 @@ def make_client(
     """
     kafka = import_kafka(where)
     last = LastError()
-    settings: dict[str, Any] = {"error_cb": last.note, **client_properties(properties, where)}
+    settings: dict[str, Any] = {
+        "error_cb": last.note,
+        # It would write lines to stderr for each try to connect, a hundred in a second. What it
+        # fails with is an error, or a warning of who waits for it.
+        "log_level": "7" if "debug" in properties else "0",
+        **client_properties(properties, where),
+    }
     settings.update((key.replace("__", "."), value) for key, value in more.items())
     try:
         module = extra("confluent_kafka.admin", "kafka", where) if kind == "AdminClient" else kafka
@@ -428,7 +434,7 @@ def check_login(properties: Mapping[str, str], where: str) -> bool:
     reported.
     """
     found = shared_properties(properties)
-    client, last = make_client("Producer", found, where, log_level=0)
+    client, last = make_client("Producer", found, where)
     if _answers(client, last, properties):
         return True
     servers = properties.get(BOOTSTRAP_SERVERS, "")

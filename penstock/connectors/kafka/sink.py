@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from penstock.connectors.api.base import (
@@ -41,10 +41,14 @@ from penstock.connectors.kafka.properties import (
 )
 from penstock.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from penstock.connectors.kafka.staging import (
+    BATCH_BYTES,
+    BATCH_BYTES_DEFAULT,
     MAX_BYTES,
     MAX_RECORD_BYTES,
     KafkaCommitter,
     RecordProducer,
+    batch_limit,
+    check_transactions,
 )
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.types import RowTypeInfo, TypeInformation
@@ -103,20 +107,32 @@ class KafkaSink(StagingSink):
         return
 
     def validate(self) -> None:
-        """Check client, properties and login.
+        """Check client, properties, login, topic and rights.
 
-        A cluster that the driver does not reach is no error: only the subtasks must reach it.
+        A cluster that the driver does not reach is no error: only the subtasks must reach it. Batches
+        become no larger than the topic takes.
 
         Raises:
             ConfigurationError: confluent-kafka is missing or refuses the properties, or the brokers refuse user,
-                certificate or rights.
+                certificate, rights or `transaction.timeout.ms`, or have no such topic.
         """
         settings, more = self.settings, {}
         if self.is_exactly_once:
             more["transactional__id"] = settings.transactional_id_prefix
         where = f"{NAME} on the driver"
         make_client("Producer", settings.properties, where, **more)
-        check_login(settings.properties, where)
+        topic = settings.serializer.topic
+        if not check_login(settings.properties, where) or topic is None:
+            return
+        limit = batch_limit(settings.properties, topic, where)
+        if limit is not None and limit < int_of(
+            settings.properties, BATCH_BYTES, BATCH_BYTES_DEFAULT
+        ):
+            properties = {**settings.properties, BATCH_BYTES: str(limit)}
+            self.settings = replace(settings, properties=properties)
+        if settings.transactional_id_prefix is not None and self.is_exactly_once:
+            prefix = settings.transactional_id_prefix
+            check_transactions(settings.properties, topic, prefix)
 
     def staging_writer(self, context: WriterContext) -> SinkWriter:
         return _KafkaStagingWriter(self.settings, context)

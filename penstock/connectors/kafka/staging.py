@@ -12,17 +12,22 @@ Source: replaces Flink's KafkaCommitter; Kafka's consume-transform-produce trans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import logging
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import repeat
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
+from penstock.common.extras import extra
 from penstock.connectors.api.messaging.properties import int_of
 from penstock.connectors.api.messaging.staging import ProducedRecords, StagingCommitter, unpack
 from penstock.connectors.kafka.client import (
     API_TIMEOUT_DEFAULT_MS,
     GRACE_S,
+    LOGIN_TIMEOUT_S,
+    LastError,
     committed,
     import_kafka,
     kafka_errors,
@@ -31,15 +36,34 @@ from penstock.connectors.kafka.client import (
     refusal_of,
     text_of,
 )
-from penstock.connectors.kafka.properties import API_TIMEOUT_MS, GROUP_ID, shared_properties
+from penstock.connectors.kafka.properties import (
+    API_TIMEOUT_MS,
+    BOOTSTRAP_SERVERS,
+    GROUP_ID,
+    TRANSACTIONAL_ID,
+    shared_properties,
+)
 from penstock.engine.hosting.os.clock import within
-from penstock.engine.model.errors import ExternalError, RefusedForGood
+from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 
 # ---------------------------------------------------------------------- producing
 # A Kafka producer as sinks use it: sends batches of records, and reports failed deliveries. Needs confluent-kafka.
 
 
+_LOG: Final = logging.getLogger(__name__)
 WAIT_S: Final = 0.1
+WARN_EVERY_S: Final = 60.0
+ONE_BY_ONE: Final = "batch.num.messages"
+BATCH_BYTES: Final = "batch.size"
+BATCH_BYTES_DEFAULT: Final = 1_000_000
+
+
+class BatchTooLarge(ExternalError):
+    """The brokers take less than a batch has; its records may each be small enough."""
+
+
+class RecordDropped(ExternalError):
+    """The client has not sent a record, because an error before it has ended the transaction."""
 
 
 class RecordProducer:
@@ -50,14 +74,12 @@ class RecordProducer:
     this in Python code, with all stack frames that the exception refers to.
     """
 
-    def __init__(
-        self,
-        properties: Mapping[str, str],
-        where: str,
-        **more: Any,
-    ) -> None:
-        """`more`: librdkafka properties, with __ for each dot."""
-        self._where = where
+    def __init__(self, properties: Mapping[str, str], where: str) -> None:
+        self._where, self._servers = where, properties.get(BOOTSTRAP_SERVERS)
+        self._most_in_batch = (
+            int_of(properties, ONE_BY_ONE, 2),
+            int_of(properties, BATCH_BYTES, BATCH_BYTES_DEFAULT),
+        )
         self._undelivered: dict[Any, Any] = {}
         """Each error, with the first record that had it."""
         usual: dict[str, str] = {"partitioner": "murmur2_random"}  # the default of Java's producers
@@ -70,7 +92,6 @@ class RecordProducer:
             where,
             delivery__report__only__error=True,
             on_delivery=self._undelivered.setdefault,
-            **more,
         )
 
     def send(self, records: ProducedRecords) -> None:
@@ -99,8 +120,15 @@ class RecordProducer:
 
         Raises: ExternalError: a record is not delivered within delivery.timeout.ms.
         """
-        while self._flush():
+        since_s = monotonic()
+        while left := self._flush():
             self.check()
+            if monotonic() - since_s >= WARN_EVERY_S:
+                since_s = monotonic()
+                _LOG.warning(
+                    "%s: waits for %s to take %d records.%s",
+                    self._where, self._servers, left, self.last.reason(),
+                )  # fmt: skip
         self.check()
 
     def _flush(self) -> int:
@@ -121,8 +149,7 @@ class RecordProducer:
                 raise RefusedForGood(
                     f"{self._where}: cannot write to the topic {message.topic()!r}: {refusal}."
                 )
-        if self._undelivered:
-            raise ExternalError(self._text_of(*next(iter(self._undelivered.items()))))
+            raise self._failure(error, message)
 
     def drop(self) -> None:
         """Ends the producer without waiting; records that were not sent are lost."""
@@ -149,17 +176,26 @@ class RecordProducer:
                 continue
             return
 
-    def _text_of(self, error: Any, message: Any) -> str:
-        size = ""
-        if error.name() == "MSG_SIZE_TOO_LARGE":
-            size = (
-                f" Its value has {len(message)} bytes. Brokers (message.max.bytes) or the topic "
-                "(max.message.bytes) take less: set that higher, or message.max.bytes of the sink "
-                "to the same, which then refuses such records one by one."
+    def _failure(self, error: Any, message: Any) -> ExternalError:
+        said, topic = f"{error.str()} ({error.name()})", message.topic()
+        if error.name() != "MSG_SIZE_TOO_LARGE":
+            kind = RecordDropped if error.name() == "_PURGE_QUEUE" else ExternalError
+            return kind(
+                f"{self._where}: a record for the topic {topic!r} was not delivered: {said}."
+                f"{self.last.reason()}"
             )
-        return (
-            f"{self._where}: a record for the topic {message.topic()!r} was not delivered: "
-            f"{error.str()} ({error.name()}).{size}{self.last.reason()}"
+        count, size = self._most_in_batch
+        if count > 1 and len(message) < size:
+            return BatchTooLarge(
+                f"{self._where}: a batch of records for the topic {topic!r} was not delivered: "
+                f"{said}. Set batch.size of the sink to max.message.bytes of the topic, or that "
+                "higher: a batch is as large as batch.size, 1,000,000 bytes by default."
+            )
+        return ExternalError(
+            f"{self._where}: a record for the topic {topic!r} was not delivered: {said}. Its value "
+            f"has {len(message)} bytes. Brokers (message.max.bytes) or the topic "
+            "(max.message.bytes) take less: set that higher, or message.max.bytes of the sink "
+            "to the same, which then refuses such records one by one."
         )
 
 
@@ -251,7 +287,8 @@ class TransactionLog:
         self._kafka = import_kafka(self._where)
         self._topic = topic
         self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
-        self._producer = RecordProducer(properties, self._where, transactional__id=transactional_id)
+        self._properties = {**properties, TRANSACTIONAL_ID: transactional_id}
+        self._producer = RecordProducer(self._properties, self._where)
         shared = shared_properties(properties)
         self._consumer, _ = make_consumer({**shared, GROUP_ID: transactional_id}, self._where)
         try:
@@ -283,6 +320,16 @@ class TransactionLog:
         """
         if staging in self.marker:
             return
+        try:
+            self._write(staging)
+        except BatchTooLarge:
+            self._producer.drop()
+            self._producer = RecordProducer({**self._properties, ONE_BY_ONE: "1"}, self._where)
+            self.marker = self._begin()  # it ends what the former has begun
+            if staging not in self.marker:
+                self._write(staging)
+
+    def _write(self, staging: KafkaStaging) -> None:
         after = self.marker.plus(staging)
         place = self._kafka.TopicPartition(self._topic, 0, staging.number, after.metadata)
         what, timeout_s = f"cannot commit staging {staging.number}", self._timeout_s
@@ -293,14 +340,20 @@ class TransactionLog:
                     for records in unpack(piece):
                         self._producer.send(records)
                 self._producer.flush()
-            except ExternalError:
-                # Records that the client has only dropped say nothing of what has ended the
-                # transaction. This raises it, if there is anything.
-                self._add_marker(what, place)
+            except RecordDropped:
+                self._add_marker(what, place)  # this raises what has ended the transaction
                 raise
             self._add_marker(what, place)
             self._within(what, lambda: self._producer.client.commit_transaction(timeout_s))
         self.marker = after
+
+    def rehearse(self) -> None:
+        """Writes a marker in a transaction that is aborted. Raises: ExternalError: what a commit would raise."""
+        what, timeout_s = "cannot commit", self._timeout_s
+        with self._errors(what):
+            self._producer.client.begin_transaction()
+            self._add_marker(what, self._kafka.TopicPartition(self._topic, 0, 0))
+            self._within(what, lambda: self._producer.client.abort_transaction(timeout_s))
 
     def _add_marker(self, what: str, place: Any) -> None:
         group, timeout_s = self._consumer.consumer_group_metadata(), self._timeout_s
@@ -340,3 +393,79 @@ class KafkaCommitter(StagingCommitter):
 
     def open_log(self, staging: KafkaStaging) -> TransactionLog:
         return TransactionLog(staging.transactional_id, staging.topic, self._properties)
+
+
+# ---------------------------------------------------------------------- submit
+# What the brokers say, before a job starts, to what its sink will ask of them.
+
+
+def batch_limit(properties: Mapping[str, str], topic: str, where: str) -> int | None:
+    """The most bytes of a batch that the topic takes. None: the brokers do not say.
+
+    Raises: ConfigurationError: there is no such topic, and the brokers make none; or this user may not write to it.
+    """
+    kafka, shared = import_kafka(where), shared_properties(properties)
+    at = f"{where}: cannot write to the topic {topic!r} of {properties[BOOTSTRAP_SERVERS]}"
+    limit = None
+    with _as_settings(), kafka_errors(kafka, at, LastError()):
+        if _is_known(kafka, shared, topic, at):
+            limit = _described(kafka, shared, topic, at)
+    return limit
+
+
+def check_transactions(properties: Mapping[str, str], topic: str, prefix: str) -> None:
+    """Raises: ConfigurationError: the brokers refuse what a commit asks of them."""
+    short = {**properties, API_TIMEOUT_MS: str(round(LOGIN_TIMEOUT_S * 1000))}
+    with _as_settings(), closing(TransactionLog(f"{prefix}-submit", topic, short)) as log:
+        log.rehearse()
+
+
+@contextmanager
+def _as_settings() -> Generator[None]:
+    """What is refused is an error of the settings. Brokers that do not answer now may do so when the job runs."""
+    with suppress(ExternalError):
+        try:
+            yield
+        except RefusedForGood as error:
+            raise ConfigurationError(str(error)) from error
+
+
+def _is_known(kafka: Any, shared: Mapping[str, str], topic: str, at: str) -> bool:
+    """Whether the cluster has the topic, and a controller to ask about it."""
+    client, _ = make_client("Producer", shared, at)
+    end = monotonic() + LOGIN_TIMEOUT_S
+    try:
+        while True:  # Brokers that create topics do so when a producer asks for one.
+            found = client.list_topics(topic, timeout=LOGIN_TIMEOUT_S)
+            error = found.topics[topic].error
+            if error is None:
+                return found.controller_id in found.brokers
+            if error.name() != "UNKNOWN_TOPIC_OR_PART":
+                raise kafka.KafkaException(error)
+            if monotonic() >= end:
+                raise ConfigurationError(f"{at}: there is none. Create it before the job starts.")
+            client.poll(WAIT_S)
+    finally:
+        del client  # an error has this frame, and the client would live as long
+
+
+def _described(kafka: Any, shared: Mapping[str, str], topic: str, at: str) -> int | None:
+    module = extra("confluent_kafka.admin", "kafka", at)
+    admin, _ = make_client("AdminClient", shared, at)
+    resource = module.ConfigResource(module.ConfigResource.Type.TOPIC, topic)
+    limits = {"request_timeout": LOGIN_TIMEOUT_S}
+    try:
+        described = admin.describe_topics(
+            kafka.TopicCollection([topic]), include_authorized_operations=True, **limits
+        )[topic]
+        configs = admin.describe_configs([resource], **limits)[resource]
+        rights = within(LOGIN_TIMEOUT_S + GRACE_S, described.result, at).authorized_operations
+        if rights and module.AclOperation.WRITE not in rights:
+            refused = kafka.KafkaError(kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED)
+            raise kafka.KafkaException(refused)
+        with suppress(kafka.KafkaException):  # Few users may see it.
+            found = within(LOGIN_TIMEOUT_S + GRACE_S, configs.result, at)
+            return int(found["max.message.bytes"].value)
+        return None
+    finally:
+        del admin

@@ -8,7 +8,6 @@ from tests.tools.brokers.kafka.log import PartitionLog
 
 WAIT_S = 30
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, UNSTABLE_OFFSET_COMMIT = 1, 3, 88
-MSG_SIZE_TOO_LARGE = 10
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE = 47, 48
 
 
@@ -49,8 +48,6 @@ class Broker:
         self._next_producer_id = 1000
         self._faults: list[Fault] = []
         self.fetch_errors: list[int] = []
-        self.max_bytes: int | None = None
-        """Of a batch of records."""
 
     # ------------------------------------------------------------------ for tests
 

@@ -5,7 +5,6 @@ import socketserver
 import struct
 
 from tests.tools.brokers.kafka.broker import (
-    MSG_SIZE_TOO_LARGE,
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_TOPIC,
     UNSTABLE_OFFSET_COMMIT,
@@ -147,8 +146,6 @@ class _Requests:
             log = self.broker.log(topic, number)
             if log is None:
                 return pack("ihqq", number, UNKNOWN_TOPIC, -1, -1)
-            if self.broker.max_bytes is not None and len(records) > self.broker.max_bytes:
-                return pack("ihqq", number, MSG_SIZE_TOO_LARGE, -1, -1)
             who = struct.unpack_from(">qh", records, 43)
             code = self.broker.is_fenced(transactional_id, *who)
             if code:

@@ -10,16 +10,19 @@ from penstock.connectors.kafka import (
     KafkaRecordSerializationSchema,
     KafkaSink,
     KafkaSource,
+    staging,
 )
 from penstock.connectors.kafka.client import KafkaCluster
 from penstock.connectors.kafka.properties import client_properties
 from penstock.datastream.connectors import DeliveryGuarantee
-from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.errors import ConfigurationError, ExternalError
+from penstock.engine.runtime.elements import RowBatch
 from tests.tools.brokers.kafka_topics import (
     serializer,
     sink_builder,
     source_builder,
 )
+from tests.tools.connectors.played_by_hand import writer_context
 
 NOWHERE = "127.0.0.1:1"
 
@@ -196,3 +199,19 @@ def test_properties_of_javas_client_become_librdkafkas():
 def test_what_only_javas_client_can_do_says_what_to_set_instead(properties, text):
     with pytest.raises(ConfigurationError, match=text):
         client_properties(properties, "here")
+
+
+def test_without_brokers_the_client_writes_nothing_and_the_sink_warns(monkeypatch, capfd, caplog):
+    monkeypatch.setattr(staging, "WARN_EVERY_S", 0.0)
+    builder = sink_builder(NOWHERE, "a", DeliveryGuarantee.AT_LEAST_ONCE)
+    writer = (
+        builder.set_property("delivery.timeout.ms", "2500").build().create_writer(writer_context())
+    )
+    writer.write(RowBatch(["x"]), 0)
+    with pytest.raises(ExternalError, match="was not delivered"):
+        writer.prepare_commit()
+    writer.close()
+    assert f"waits for {NOWHERE} to take 1 records. The client's last error: " in caplog.text
+    with pytest.raises(ConfigurationError, match="Connection refused"):
+        source().set_property("default.api.timeout.ms", "500").build().validate()
+    assert capfd.readouterr().err == ""

@@ -356,16 +356,6 @@ def test_a_record_that_is_too_large_is_refused_before_it_is_sent_or_staged(broke
     assert texts(broker.servers, "out") == ["x" * limit]
 
 
-def test_a_record_that_is_too_large_for_the_broker_alone_is_told_with_its_size(broker):
-    broker.create("out")
-    broker.max_bytes = 1000
-    sink = sink_builder(broker.servers, "out", AT_LEAST).build()
-    writer = written(sink, "x" * 2000)
-    with pytest.raises(ExternalError, match="TOO_LARGE.*value has 2000 bytes.*max.message.bytes"):
-        writer.prepare_checkpoint(1)
-    writer.close()
-
-
 def test_a_commit_is_not_what_anything_else_prepared(broker):
     with pytest.raises(TypeError, match="a KafkaSink commits"):
         once(broker).create_committer().commit(["file"])

@@ -1,4 +1,5 @@
-"""What Apache Kafka's authorizer does not allow is reported with the right that is missing, and no try is made again."""
+"""What Apache Kafka does not take: rights that are missing, batches that are too large, a topic that is not there, a timeout that is
+too long. It is reported at submit, or at once, with what helps."""
 
 import contextlib
 from pathlib import Path
@@ -10,7 +11,7 @@ from penstock.connectors.kafka.client import KafkaCluster
 from penstock.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
 from penstock.connectors.kafka.reader import KafkaSplitReader
 from penstock.datastream.connectors import DeliveryGuarantee
-from penstock.engine.model.errors import RefusedForGood
+from penstock.engine.model.errors import ConfigurationError, ExternalError, RefusedForGood
 from penstock.engine.runtime.elements import RowBatch
 from tests.tools.brokers.apache_kafka import running_kafka
 from tests.tools.brokers.kafka_topics import produce, sink_builder, source_builder, texts
@@ -69,17 +70,18 @@ def built(builder, name, tls, mechanism="SCRAM-SHA-512"):
     return builder.build()
 
 
-def write(made):
+def write(made, *values):
     """With the commit of a checkpoint."""
     writer = made.create_writer(writer_context())
     try:
-        writer.write(RowBatch(["a", "b"]), 0)
+        writer.write(RowBatch(list(values or ("a", "b"))), 0)
         staged = writer.prepare_commit()
     finally:
         writer.close()
     if committer := made.create_committer():
         with contextlib.closing(committer):
-            assert committer.commit(staged) is None, "put off"
+            while staged:
+                staged = committer.commit(staged)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -147,3 +149,78 @@ def test_without_a_group_a_source_needs_no_right_to_one(kafka, user, tls):
     name = user(READ)
     builder = source_builder(kafka.locked, name).set_bounded(KafkaOffsetsInitializer.latest())
     assert Task(built(builder, name, tls)).read_to_end() == ["1", "2"]
+
+
+# ------------------------------------------------------------------ what brokers take in one batch
+
+
+def test_small_records_are_written_to_a_topic_that_takes_small_batches_only(kafka):
+    kafka.create("small-batches", max__message__bytes="2000")
+    values = [f"{number:0500}" for number in range(100)]
+    for guarantee in (AT_LEAST, ONCE):
+        sink = sink_builder(kafka.servers, "small-batches", guarantee).build()
+        sink.validate()
+        write(sink, *values)
+    assert texts(kafka.servers, "small-batches") == values * 2
+
+
+def test_a_commit_whose_batch_is_refused_is_made_record_by_record(kafka):
+    """As where the driver may not ask what the topic takes."""
+    kafka.create("one-by-one", max__message__bytes="2000")
+    values = [f"{number:0500}" for number in range(100)]
+    sink = sink_builder(kafka.servers, "one-by-one", ONCE).build()
+    write(sink, *values)
+    assert texts(kafka.servers, "one-by-one") == values
+
+
+def test_only_a_record_that_is_itself_too_large_is_named(kafka):
+    kafka.create("named", max__message__bytes="2000")
+    values = ["x" * 500, "y" * 500, "z" * 3000]
+    unasked = sink_builder(kafka.servers, "named", AT_LEAST).build()
+    with pytest.raises(ExternalError, match="a batch of records .*'named'.*Set batch.size of the"):
+        write(unasked, *values)
+    for guarantee in (AT_LEAST, ONCE):
+        sink = sink_builder(kafka.servers, "named", guarantee).build()
+        sink.validate()
+        with pytest.raises(ExternalError, match="a record for .*'named'.* value has 3000 bytes"):
+            write(sink, *values)
+
+
+# ------------------------------------------------------------------ at submit
+
+
+def test_a_missing_topic_is_reported_at_submit(kafka):
+    for guarantee in (AT_LEAST, ONCE):
+        sink = sink_builder(kafka.servers, "nowhere", guarantee).build()
+        with pytest.raises(ConfigurationError, match="'nowhere' .*: there is none. Create it bef"):
+            sink.validate()
+
+
+def test_a_transaction_timeout_that_the_brokers_do_not_take_is_reported_at_submit(kafka):
+    kafka.create("timeouts")
+    builder = sink_builder(kafka.servers, "timeouts", ONCE)
+    sink = builder.set_property("transaction.timeout.ms", "1000000").build()
+    helps = "Set transaction.timeout.ms lower, or transaction.max.timeout.ms of the brokers higher"
+    with pytest.raises(ConfigurationError, match=helps):
+        sink.validate()
+    with pytest.raises(RefusedForGood, match=helps):
+        write(sink)
+
+
+@pytest.mark.parametrize(
+    ("rights", "guarantee", "text"),
+    [
+        ((), AT_LEAST, OF_TOPICS),
+        ((READ,), AT_LEAST, OF_TOPICS),
+        ((READ, IDS, GROUPS), ONCE, OF_TOPICS),
+        ((WRITE, IDS, GROUPS), ONCE, OF_TOPICS),
+        ((WRITE, READ, IDS), ONCE, OF_GROUPS),
+        ((WRITE, READ, GROUPS), ONCE, OF_IDS),
+    ],
+)
+def test_a_right_that_a_sink_misses_is_reported_at_submit(
+    kafka, user, tls, rights, guarantee, text
+):
+    name = user(*rights)
+    with pytest.raises(ConfigurationError, match=text):
+        built(sink_builder(kafka.locked, name, guarantee), name, tls).validate()
