@@ -1,0 +1,191 @@
+"""Checkpoints, sources and sinks on HDFS itself, without Hadoop's own client. Programs run beside the NameNode, in its sandbox."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tools.hadoop import FILES, OF_FILES, hadoop
+from tests.tools.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+LIMIT_S = 180
+ROOT = Path(__file__).parents[3]
+FIRST = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from pyarrow import fs
+from penstock.engine.hosting.os.file_systems import *
+FILES = {FILES!r}
+
+def write(system, path, text):
+    with system.open_output_stream(path, compression=None) as file:
+        file.write(text.encode())
+
+def said(call):
+    try:
+        return call()
+    except Exception as error:
+        return f"{{type(error).__name__}}: {{error}}"
+"""
+# A keyed count of the numbers in files. From number 500 on it goes slowly until the file `go` is there.
+COUNTS = """
+import sys, time
+from pathlib import Path
+from penstock.common import Encoder, WatermarkStrategy
+from penstock.connectors.file_system import FileSink, FileSource, StreamFormat
+from penstock.datastream import StreamExecutionEnvironment
+
+numbers, out, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+
+def slow(number):
+    if number >= 500 and not (folder / "go").exists():
+        (folder / "slow").touch()
+        time.sleep(0.02)
+    return number
+
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+env.enable_checkpointing(300)
+source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), numbers).build()
+sink = FileSink.for_row_format(out, Encoder.simple_string_encoder()).build()
+lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines")
+pairs = lines.map(int).map(slow).map(lambda number: (number % 97, 1)).key_by(lambda pair: pair[0])
+counts = pairs.reduce(lambda a, b: (a[0], a[1] + b[1]))
+counts.map(lambda pair: f"{pair[0]} {pair[1]}").sink_to(sink)
+env.execute("counts")
+"""
+NUMBERS = """
+system, _ = arrow_system(FILES)
+for half in range(2):
+    write(system, f"/numbers/{half}", "".join(f"{2 * one + half}\\n" for one in range(1000)))
+"""
+COMMITTED = """
+system, path = arrow_system(f"{FILES}{sys.argv[1]}")
+for info in system.get_file_info(fs.FileSelector(path, recursive=True)):
+    if info.is_file:
+        assert not info.base_name.startswith("."), info
+        with system.open_input_stream(info.path, compression=None) as file:
+            print(file.read().decode(), end="")
+"""
+FEW_TRIES = "?dfs.client.failover.max.attempts=2"
+EXPECTED = sorted((number % 97, number // 97 + 1) for number in range(2000))
+
+
+@pytest.fixture(scope="module")
+def hdfs():
+    with hadoop(OF_FILES) as running:
+        printed(running, NUMBERS)
+        yield running
+
+
+def printed(hdfs, program, *arguments):
+    """What the program prints, which runs beside the NameNode."""
+    order = (sys.executable, "-c", FIRST + program, *arguments)
+    done = hdfs.sandbox.run(*order, env=hdfs.environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def started(hdfs, folder, log):
+    """A job that counts, with all its files on HDFS, and its checkpoints in a folder of this name."""
+    program = folder / "counts.py"
+    program.write_text(COUNTS)
+    at = f"{FILES}/{folder.name}"
+    conf = ("--master", "local[4]", f"-Dexecution.checkpointing.dir={at}/checkpoints{FEW_TRIES}")
+    penstock = (str(Path(sys.executable).with_name("penstock")), "run", *conf, str(program))
+    order = (*penstock, "--", f"{FILES}/numbers{FEW_TRIES}", f"{at}/out{FEW_TRIES}", str(folder))
+    with log.open("wb") as file:
+        return hdfs.sandbox.start(*order, env=hdfs.environment, stdout=file, stderr=file)
+
+
+def start_again(hdfs):
+    hdfs.start_one("namenode")
+    wait_until(lambda: hdfs.administer("-safemode", "wait"), "no NameNode", LIMIT_S)
+
+
+def counted(hdfs, folder):
+    lines = printed(hdfs, COMMITTED, f"/{folder.name}/out").splitlines()
+    return sorted(tuple(map(int, line.split())) for line in lines)
+
+
+def test_files_are_private_and_no_name_is_given_twice(hdfs):
+    done = printed(
+        hdfs,
+        """
+from hdfs_native import Client
+files, path = open_files(f"{FILES}/private/chk-1")
+files.put_new(f"{path}/state", b"first")
+print(said(lambda: files.put_new(f"{path}/state", b"second")))
+files.create(f"{path}/other").close()
+system, _ = arrow_system(FILES)
+print(said(lambda: system.move(f"{path}/other", f"{path}/state")))
+print(files.read(f"{path}/state"), sorted(files.list(path)), list(files.list("/nowhere")))
+print([oct(Client(FILES).get_file_info(one).permission) for one in (path, f"{path}/state")])
+files.remove("/private")
+print(list(files.list("/private")))
+""",
+    )
+    path = "/private/chk-1"
+    first, second, *rest = done.splitlines()
+    assert first.endswith(f"/state: {path}/state exists")
+    assert second == f"FileExistsError: rename destination {path}/state already exists"
+    assert rest == [
+        "b'first' [('other', False), ('state', False)] []",
+        "['0o700', '0o600']",
+        "[]",
+    ]
+
+
+def test_nothing_looks_missing_while_the_namenode_is_away(hdfs, tmp_path):
+    """And its client tries again in vain before it says so."""
+    program = """
+from penstock.formats.file_format import list_remote
+files, path = open_files(f"{FILES}/numbers?dfs.client.failover.max.attempts=1")
+system, _ = arrow_system(f"{FILES}/numbers?dfs.client.failover.max.attempts=1")
+print(said(lambda: files.read(f"{path}/0")))
+print(said(lambda: list(files.list(path))))
+print(said(lambda: system.get_file_info(f"{path}/0")))
+print(said(lambda: list_remote(f"{FILES}/n?dfs.client.failover.max.attempts=1", may_be_empty=True)))
+"""
+    hdfs.kill("namenode")
+    try:
+        done = printed(hdfs, program)
+    finally:
+        start_again(hdfs)
+    away = f"{FILES}: Connection refused (os error 111)"
+    assert done.splitlines() == [
+        f"CheckpointIoError: cannot read /numbers/0: {away}",
+        f"CheckpointIoError: cannot list /numbers: {away}",
+        f"OSError: {away}",
+        f"ConfigurationError: FileSource: cannot list '{FILES}/n': {away}.",
+    ]
+
+
+def test_safe_mode_is_said(hdfs):
+    assert hdfs.administer("-safemode", "enter")
+    try:
+        done = printed(
+            hdfs,
+            """
+files, path = open_files(f"{FILES}/safe?dfs.client.failover.max.attempts=1")
+print(said(lambda: files.create(f"{path}/state")))
+""",
+        )
+    finally:
+        assert hdfs.administer("-safemode", "leave")
+    assert done.startswith("CheckpointIoError: cannot create /safe/state: hdfs://127.0.0.1:9000: ")
+    assert "Name node is in safe mode." in done
+
+
+def test_a_job_outlives_its_namenode(hdfs, tmp_path):
+    """All its files are there: what it reads, its checkpoints and its output."""
+    log = tmp_path / "log"
+    with started(hdfs, tmp_path, log) as job:
+        wait_until((tmp_path / "slow").exists, "no task comes so far", LIMIT_S)
+        hdfs.kill("namenode")
+        wait_until(lambda: "Connection refused" in log.read_text(), log.read_text(), LIMIT_S)
+        start_again(hdfs)
+        (tmp_path / "go").touch()
+        assert job.wait(LIMIT_S) == 0, log.read_text()
+    assert counted(hdfs, tmp_path) == EXPECTED
+    assert f"restarting after: OSError: {FILES}: Connection refused" in log.read_text()
