@@ -189,3 +189,57 @@ def test_a_job_outlives_its_namenode(hdfs, tmp_path):
         assert job.wait(LIMIT_S) == 0, log.read_text()
     assert counted(hdfs, tmp_path) == EXPECTED
     assert f"restarting after: OSError: {FILES}: Connection refused" in log.read_text()
+
+
+# Rows of a table; the process of the task that comes first to number 1,000 is killed there.
+TABLE = """
+import os, signal, sys
+from penstock.common import Row, Types
+from penstock.connectors.lakehouse import DeltaSink
+from penstock.datastream import StreamExecutionEnvironment
+
+table, trap = sys.argv[1:]
+
+def kill_once(number):
+    if number == 1000:
+        try:
+            os.close(os.open(trap, os.O_CREAT | os.O_EXCL))
+            os.kill(os.getpid(), signal.SIGKILL)
+        except FileExistsError:
+            pass
+    return Row(number=number, half=number % 2)
+
+row_type = Types.ROW_NAMED(["number", "half"], [Types.LONG(), Types.LONG()])
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+env.enable_checkpointing(300)
+rows = env.from_collection(range(2000)).rebalance().map(kill_once, output_type=row_type)
+rows.sink_to(DeltaSink.for_row_data(table, row_type).with_partition_columns("half").build())
+env.execute("table")
+"""
+
+
+def run(hdfs, folder, program, *arguments, **settings):
+    """Returns: what the driver of the job has said."""
+    file = folder / "program.py"
+    file.write_text(program)
+    conf = [f"-D{key.replace('_', '.')}={value}" for key, value in settings.items()]
+    penstock = (str(Path(sys.executable).with_name("penstock")), "run", "--master", "local[4]")
+    order = (*penstock, *conf, str(file), "--", *arguments)
+    done = hdfs.sandbox.run(*order, env=hdfs.environment)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_a_delta_table_has_each_row_once_after_a_killed_task(hdfs, tmp_path):
+    place = f"{FILES}/{tmp_path.name}"
+    trap = str(tmp_path / "trap")
+    checkpoints = {"execution_checkpointing_dir": f"{place}/checkpoints"}
+    said = run(hdfs, tmp_path, TABLE, f"{place}/table", trap, **checkpoints)
+    assert "restarted subtasks" in said
+    read = """
+import deltalake
+table = deltalake.DeltaTable(sys.argv[1]).to_pyarrow_table()
+print(*sorted(zip(table["number"].to_pylist(), table["half"].to_pylist())), sep="\\n")
+"""
+    rows = printed(hdfs, read, f"{place}/table").splitlines()
+    assert rows == [str((number, number % 2)) for number in range(2000)]

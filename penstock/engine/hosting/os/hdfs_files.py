@@ -9,55 +9,87 @@ Knows no checkpoint. Source: Hadoop's FileSystem specification; Flink HadoopFile
 from __future__ import annotations
 
 import contextlib
+import io
 import re
-from collections.abc import Generator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from hdfs_native import Client, WriteOptions
 from pyarrow import PythonFile, fs
 
-PRIVATE: Final = (0o700, 0o600)
-"""Permissions of folders and of files."""
-_PUBLIC: Final = (0o755, 0o644)
+from penstock.engine.hosting.os.clock import NoAnswer, within
+
+ANSWER_S: Final = 60.0
+"""Of each call, with all its tries. The client itself waits for ever for a server that is paused or cut off."""
 _TRIES: Final = {"dfs.client.failover.max.attempts": "5"}
 """Half a minute: enough for another NameNode to take over. The client's own 15 take some minutes."""
+_PRIVATE: Final = (0o700, 0o600)
+"""Permissions of folders and of files."""
+_PUBLIC: Final = (0o755, 0o644)
+_PIECE_BYTES: Final = 4 << 20
 _SAID: Final = re.compile(
     r'^\w+\("(?:(?P<kind>[\w.$]+)", ")?(?P<text>.*?)(?:\\n.*)?"\)$', re.DOTALL
 )
+T = TypeVar("T")
 
 
 def hdfs(uri: str, *, is_private: bool) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a URI, and the path in it. Its query holds settings, as hdfs-site.xml has them. Raises OSError."""
+    """Return the file system of a URI, whose query has settings as in hdfs-site.xml, and the path in it. Raises OSError."""
     parts = urlsplit(uri)
     server = f"{parts.scheme}://{parts.netloc}"
     try:
-        with _os_errors(server):
-            client = Client(server, {**_TRIES, **dict(parse_qsl(parts.query))})
+        asked = _Server(server, {**_TRIES, **dict(parse_qsl(parts.query))})
     except OSError as error:
         if parts.port is not None:
             raise
         raise OSError(
-            f"{error}. Write the NameNode's port, such as 8020, or set HADOOP_CONF_DIR, on driver and executors, to the "
-            "folder of the hdfs-site.xml that names its NameNodes"
+            f"{error}. Write the NameNode's port, such as 8020, or set HADOOP_CONF_DIR, on driver "
+            "and executors, to the folder of the hdfs-site.xml that names its NameNodes"
         ) from error
-    permissions = PRIVATE if is_private else _PUBLIC
-    return fs.PyFileSystem(_Hdfs(client, server, permissions)), unquote(parts.path)
+    permissions = _PRIVATE if is_private else _PUBLIC
+    return fs.PyFileSystem(_Hdfs(asked, *permissions)), unquote(parts.path)
+
+
+class _Server:
+    """Any thread."""
+
+    def __init__(self, url: str, settings: dict[str, str]) -> None:
+        self.url = url
+        self._settings = settings
+        self._client = self._new_client()
+
+    def _new_client(self) -> Client:
+        with _os_errors(self.url):
+            return Client(self.url, self._settings)
+
+    def ask(self, call: Callable[[Client], T]) -> T:
+        """Raises OSError, and FileNotFoundError and FileExistsError only if the server says so."""
+        try:
+            return self.wait_for(partial(call, self._client))
+        except NoAnswer as error:
+            self._client = self._new_client()  # The former one waits for the same connection.
+            raise OSError(str(error)) from error
+
+    def wait_for(self, call: Callable[[], T]) -> T:
+        """Raises NoAnswer; else as `ask`."""
+        with _os_errors(self.url):
+            return within(ANSWER_S, call, self.url)
 
 
 class _Hdfs(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """`permissions`: of new folders and of new files."""
-
-    def __init__(self, client: Client, server: str, permissions: tuple[int, int]) -> None:
-        self._client = client
+    def __init__(self, server: _Server, of_folders: int, of_files: int) -> None:
+        """`of_folders`, `of_files`: the permissions of new ones."""
         self._server = server
-        self._of_folders, self._of_files = permissions
+        self._of_folders = of_folders
+        self._of_files = of_files
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hdfs) and self._server == other._server
+        return isinstance(other, _Hdfs) and self._server.url == other._server.url
 
     def __hash__(self) -> int:
-        return hash(self._server)
+        return hash(self._server.url)
 
     def get_type_name(self) -> str:
         return "hdfs"
@@ -70,16 +102,15 @@ class _Hdfs(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
 
     def _info(self, path: str) -> fs.FileInfo:
         try:
-            with _os_errors(self._server):
-                return _info_of(path, self._client.get_file_info(path))
+            status = self._server.ask(lambda client: client.get_file_info(path))
         except FileNotFoundError:
             return fs.FileInfo(path, fs.FileType.NotFound)
+        return _info_of(path, status)
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
-        folder = selector.base_dir
+        folder, is_deep = selector.base_dir, selector.recursive
         try:
-            with _os_errors(self._server):
-                found = list(self._client.list_status(folder or "/", selector.recursive))
+            found = self._server.ask(lambda client: [*client.list_status(folder or "/", is_deep)])
         except FileNotFoundError:
             if selector.allow_not_found:
                 return []
@@ -89,98 +120,118 @@ class _Hdfs(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
         return [_info_of(one.path, one) for one in found]
 
     def create_dir(self, path: str, recursive: bool) -> None:
-        with _os_errors(self._server):
-            self._client.mkdirs(path, self._of_folders, recursive)
+        self._server.ask(lambda client: client.mkdirs(path, self._of_folders, recursive))
 
     def delete_dir(self, path: str) -> None:
-        with _os_errors(self._server):
-            self._client.delete(path, recursive=True)
+        self._server.ask(lambda client: client.delete(path, recursive=True))
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
-        for info in self.get_file_info_selector(
-            fs.FileSelector(path, allow_not_found=missing_dir_ok)
-        ):
+        selector = fs.FileSelector(path, allow_not_found=missing_dir_ok)
+        for info in self.get_file_info_selector(selector):
             self.delete_dir(info.path)
 
     def delete_root_dir_contents(self) -> None:
         self.delete_dir_contents("/")
 
     def delete_file(self, path: str) -> None:
-        with _os_errors(self._server):
-            if not self._client.delete(path):
-                raise FileNotFoundError(f"{path} does not exist")
+        if not self._server.ask(lambda client: client.delete(path)):
+            raise FileNotFoundError(f"{path} does not exist")
 
     def move(self, src: str, dest: str) -> None:
         """Rename in one step. Raises FileExistsError: there is something at `dest`."""
-        with _os_errors(self._server):
-            self._client.rename(src, dest)
+        self._server.ask(lambda client: client.rename(src, dest))
 
     def copy_file(self, src: str, dest: str) -> None:
-        with self.open_input_stream(src) as source, self.open_output_stream(dest, None) as target:
+        with self.open_input_file(src) as source, self.open_output_stream(dest, None) as target:
             source.download(target)
 
     def open_input_stream(self, path: str) -> PythonFile:
         return self.open_input_file(path)
 
     def open_input_file(self, path: str) -> PythonFile:
-        with _os_errors(self._server):
-            return PythonFile(_Reader(self._client.read(path), self._server), mode="r")
+        file = self._server.ask(lambda client: client.read(path))
+        return PythonFile(_Reader(file, self._server), mode="r")
 
     def open_output_stream(self, path: str, metadata: Any) -> PythonFile:
-        with _os_errors(self._server):
-            options = WriteOptions(permission=self._of_files, overwrite=True)
-            return PythonFile(_Writer(self._client.create(path, options), self._server), mode="w")
+        options = WriteOptions(permission=self._of_files, overwrite=True)
+        file = self._server.ask(lambda client: client.create(path, options))
+        return PythonFile(_Writer(file, self._server), mode="w")
 
     def open_append_stream(self, path: str, metadata: Any) -> PythonFile:
-        with _os_errors(self._server):
-            return PythonFile(_Writer(self._client.append(path), self._server), mode="w")
+        file = self._server.ask(lambda client: client.append(path))
+        return PythonFile(_Writer(file, self._server), mode="w")
 
 
-class _File:
-    """An open file as Arrow calls it, which raises OSError."""
+class _File(io.RawIOBase):
+    """A file as Arrow calls it."""
 
-    def __init__(self, file: Any, server: str) -> None:
+    def __init__(self, file: Any, server: _Server) -> None:
         self._file = file
         self._server = server
-        self.closed = False
+        self._place = 0
 
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            with _os_errors(self._server):
-                self._file.close()
+    def _wait_for(self, call: Callable[[], T]) -> T:
+        try:
+            return self._server.wait_for(call)
+        except NoAnswer as error:
+            raise OSError(str(error)) from error
 
 
 class _Reader(_File):
+    def readable(self) -> bool:
+        return True
+
     def read(self, size: int = -1) -> bytes:
-        with _os_errors(self._server):
-            data: bytes = self._file.read(size)
-            return data
+        left = len(self._file) - self._place
+        left = left if size < 0 else min(size, left)
+        pieces = []
+        while left > 0:
+            at, some = self._place, min(left, _PIECE_BYTES)
+            pieces.append(self._wait_for(partial(self._file.read_range, at, some)))
+            self._place += some
+            left -= some
+        return b"".join(pieces)
 
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._file.seek(offset, whence)
-        return self.tell()
-
-    def tell(self) -> int:
-        place: int = self._file.tell()
-        return place
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: len(self._file)}[whence]
+        self._place = start + offset
+        return self._place
 
 
 class _Writer(_File):
-    def __init__(self, file: Any, server: str) -> None:
+    """Complete once it is closed."""
+
+    def __init__(self, file: Any, server: _Server) -> None:
         super().__init__(file, server)
-        self._written = 0
+        self._waiting = bytearray()
 
-    def write(self, data: Any) -> None:
-        with _os_errors(self._server):
-            self._file.write(data)
-        self._written += len(data)
+    def writable(self) -> bool:
+        return True
 
-    def tell(self) -> int:
-        return self._written
+    def write(self, data: Any) -> int:
+        self._waiting += data
+        self._place += len(data)
+        if len(self._waiting) >= _PIECE_BYTES:
+            self.flush()
+        return len(data)
 
     def flush(self) -> None:
-        """A file is complete once it is closed."""
+        data, self._waiting = bytes(self._waiting), bytearray()
+        for start in range(0, len(data), _PIECE_BYTES):
+            self._wait_for(partial(self._file.write, data[start : start + _PIECE_BYTES]))
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Return the place in the file, which is all that Arrow asks for."""
+        return self._place
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            self.flush()
+            self._wait_for(self._file.close)
+        finally:
+            super().close()
 
 
 def _info_of(path: str, status: Any) -> fs.FileInfo:
@@ -192,7 +243,7 @@ def _info_of(path: str, status: Any) -> fs.FileInfo:
 
 @contextlib.contextmanager
 def _os_errors(server: str) -> Generator[None, None, None]:
-    """Raise OSError with one line that names the server. Errors without a class in Python are RuntimeErrors; a NameNode's have Java's stack."""
+    """Raise OSError with a line that names the server. The client raises RuntimeError, too, with Java's stack."""
     try:
         yield
     except (FileNotFoundError, FileExistsError) as error:

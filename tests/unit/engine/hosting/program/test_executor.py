@@ -24,4 +24,4 @@ def test_checkpoints_without_their_client_are_refused_before_spark_starts(option
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     program = ProgramSettings({option: "hdfs://host:8020/checkpoints"})
     with pytest.raises(ConfigurationError, match="penstock\\[hdfs\\]"):
-        ClusterExecutor(HostThatMustNotStart())._submit(None, program)
+        ClusterExecutor(HostThatMustNotStart()).submit(None, program)
