@@ -52,7 +52,13 @@ lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines")
 pairs = lines.map(int).map(slow).map(lambda number: (number % 97, 1)).key_by(lambda pair: pair[0])
 counts = pairs.reduce(lambda a, b: (a[0], a[1] + b[1]))
 counts.map(lambda pair: f"{pair[0]} {pair[1]}").sink_to(sink)
-env.execute("counts")
+job = env.execute_async("counts")
+if sys.argv[4:]:
+    while not (folder / "slow").exists():
+        time.sleep(0.01)
+    print(job.stop_with_savepoint(False, sys.argv[4]).result())
+else:
+    job.get_job_execution_result().result()
 """
 NUMBERS = """
 system, _ = arrow_system(FILES)
@@ -86,16 +92,19 @@ def printed(hdfs, program, *arguments):
     return done.stdout
 
 
-def started(hdfs, folder, log):
-    """A job that counts, with all its files on HDFS, and its checkpoints in a folder of this name."""
-    program = folder / "counts.py"
+def order_of(folder, *more, **settings):
+    """The command that runs a job with all its files on HDFS, in a folder of this name."""
+    program, place = folder / "program.py", f"{FILES}/{folder.name}"
     program.write_text(COUNTS)
-    at = f"{FILES}/{folder.name}"
-    conf = ("--master", "local[4]", f"-Dexecution.checkpointing.dir={at}/checkpoints{FEW_TRIES}")
-    penstock = (str(Path(sys.executable).with_name("penstock")), "run", *conf, str(program))
-    order = (*penstock, "--", f"{FILES}/numbers{FEW_TRIES}", f"{at}/out{FEW_TRIES}", str(folder))
-    with log.open("wb") as file:
-        return hdfs.sandbox.start(*order, env=hdfs.environment, stdout=file, stderr=file)
+    settings["execution.checkpointing.dir"] = f"{place}/checkpoints{FEW_TRIES}"
+    arguments = (f"{FILES}/numbers{FEW_TRIES}", f"{place}/out{FEW_TRIES}", str(folder), *more)
+    return (*run_order(program, settings), *arguments)
+
+
+def run_order(program, settings):
+    penstock = (str(Path(sys.executable).with_name("penstock")), "run", "--master", "local[4]")
+    conf = [f"-D{key}={value}" for key, value in settings.items()]
+    return (*penstock, *conf, str(program), "--")
 
 
 def start_again(hdfs):
@@ -177,10 +186,20 @@ print(said(lambda: files.create(f"{path}/state")))
     assert "Name node is in safe mode." in done
 
 
-def test_a_job_outlives_its_namenode(hdfs, tmp_path):
-    """All its files are there: what it reads, its checkpoints and its output."""
+def test_a_job_goes_on_from_a_savepoint_and_outlives_its_namenode(hdfs, tmp_path):
+    """All its files are there: what it reads, its checkpoints, its savepoint and its output."""
+    order = order_of(tmp_path, f"{FILES}/{tmp_path.name}/savepoints")
+    stopped = hdfs.sandbox.run(*order, env=hdfs.environment)
+    assert stopped.returncode == 0, stopped.stderr
+    (tmp_path / "slow").unlink()
     log = tmp_path / "log"
-    with started(hdfs, tmp_path, log) as job:
+    restored = {"execution.state-recovery.path": stopped.stdout.strip()}
+    with (
+        log.open("wb") as file,
+        hdfs.sandbox.start(
+            *order_of(tmp_path, **restored), env=hdfs.environment, stdout=file, stderr=file
+        ) as job,
+    ):
         wait_until((tmp_path / "slow").exists, "no task comes so far", LIMIT_S)
         hdfs.kill("namenode")
         wait_until(lambda: "Connection refused" in log.read_text(), log.read_text(), LIMIT_S)
@@ -189,6 +208,17 @@ def test_a_job_outlives_its_namenode(hdfs, tmp_path):
         assert job.wait(LIMIT_S) == 0, log.read_text()
     assert counted(hdfs, tmp_path) == EXPECTED
     assert f"restarting after: OSError: {FILES}: Connection refused" in log.read_text()
+
+
+def test_doctor_says_that_checkpoints_cannot_be_written(hdfs):
+    at = "hdfs://127.0.0.1:9001/x?dfs.client.failover.max.attempts=1"
+    penstock = str(Path(sys.executable).with_name("penstock"))
+    order = (penstock, "doctor", "--master", "local[2]", f"-Dexecution.checkpointing.dir={at}")
+    done = hdfs.sandbox.run(*order, env=hdfs.environment)
+    assert done.returncode == 1
+    assert "cannot be used on the driver" in done.stdout
+    assert "hdfs://127.0.0.1:9001: Connection refused" in done.stdout
+    assert "STREAMING jobs cannot run." in done.stdout
 
 
 # Rows of a table; the process of the task that comes first to number 1,000 is killed there.
@@ -218,24 +248,15 @@ env.execute("table")
 """
 
 
-def run(hdfs, folder, program, *arguments, **settings):
-    """Returns: what the driver of the job has said."""
-    file = folder / "program.py"
-    file.write_text(program)
-    conf = [f"-D{key.replace('_', '.')}={value}" for key, value in settings.items()]
-    penstock = (str(Path(sys.executable).with_name("penstock")), "run", "--master", "local[4]")
-    order = (*penstock, *conf, str(file), "--", *arguments)
-    done = hdfs.sandbox.run(*order, env=hdfs.environment)
-    assert done.returncode == 0, done.stderr
-    return done.stderr
-
-
 def test_a_delta_table_has_each_row_once_after_a_killed_task(hdfs, tmp_path):
     place = f"{FILES}/{tmp_path.name}"
-    trap = str(tmp_path / "trap")
-    checkpoints = {"execution_checkpointing_dir": f"{place}/checkpoints"}
-    said = run(hdfs, tmp_path, TABLE, f"{place}/table", trap, **checkpoints)
-    assert "restarted subtasks" in said
+    program = tmp_path / "program.py"
+    program.write_text(TABLE)
+    order = run_order(program, {"execution.checkpointing.dir": f"{place}/checkpoints"})
+    arguments = (f"{place}/table", str(tmp_path / "trap"))
+    done = hdfs.sandbox.run(*order, *arguments, env=hdfs.environment)
+    assert done.returncode == 0, done.stderr
+    assert "restarted subtasks" in done.stderr
     read = """
 import deltalake
 table = deltalake.DeltaTable(sys.argv[1]).to_pyarrow_table()
