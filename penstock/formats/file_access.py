@@ -180,11 +180,6 @@ def _advice(address: Address) -> str:
             "the machine; the server from '?endpoint_override=host:port&scheme=http' and the "
             "region from '?region=' after the path."
         )
-    if address.scheme in {"hdfs", "viewfs"}:
-        return (
-            " Arrow needs libhdfs on every machine: set JAVA_HOME, ARROW_LIBHDFS_DIR and CLASSPATH "
-            "(`hadoop classpath --glob`)."
-        )
     return ""
 
 

@@ -20,7 +20,6 @@ from urllib.parse import unquote, urlsplit
 
 from penstock.common.io import InputFormat
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.engine.hosting.os.file_systems import check_answers
 from penstock.engine.model.errors import ConfigurationError, RefusedForGood, UserCodeError
 from penstock.engine.runtime.elements import Batch, RowBatch
 from penstock.engine.runtime.records.dead_letters import Malformed
@@ -108,8 +107,6 @@ def list_remote(uri: str, *, may_be_empty: bool) -> list[FoundFile]:
 
     def listed() -> list[FoundFile]:
         sizes = dict(_remote_files(files, address, uri))
-        if not sizes:
-            check_answers(files.system)
         return [
             FoundFile(str(files.address_of(path, address)), sizes[path]) for path in sorted(sizes)
         ]

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from pathlib import Path
 
 from tests.tools.sandbox import Sandbox, sandbox
@@ -15,6 +15,7 @@ from tests.tools.waiting import wait_until
 JARS = sorted(Path(sys.prefix).glob("hadoop-*"))
 """What `make hadoop` has fetched."""
 START_S = 60.0
+OF_FILES = ("namenode", "datanode")
 DAEMONS = {
     "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
     "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
@@ -58,6 +59,8 @@ class Hadoop:
                 "dfs.replication": 1,
                 # Else a small file takes half a second to close.
                 "dfs.namenode.file.close.num-committed-allowed": 1,
+                # Else a NameNode stays in safe mode for half a minute.
+                "dfs.namenode.safemode.extension": 0,
             },
             "yarn-site.xml": {
                 "yarn.resourcemanager.hostname": "127.0.0.1",
@@ -80,17 +83,18 @@ class Hadoop:
             },
         }
 
-    def start(self) -> None:
-        """Until files can be written and containers be started."""
+    def start(self, names: Collection[str]) -> None:
+        """Until files can be written and containers be started. `names`: of daemons."""
         done = self.sandbox.run(
             *self._java("namenode"), "-format", "-nonInteractive", env=self.environment
         )
         if done.returncode:
             raise ServerMissing(done.stdout + done.stderr)
-        for name in DAEMONS:
+        for name in names:
             self.start_one(name)
         for name, ready in (("namenode", self._has_datanode), ("resourcemanager", self._has_node)):
-            wait_until(ready, f"the {name} waits for its node: {self._folder}", START_S)
+            if name in names:
+                wait_until(ready, f"the {name} waits for its node: {self._folder}", START_S)
 
     def start_one(self, name: str) -> None:
         with (self._folder / f"{name}.log").open("ab") as log:
@@ -107,9 +111,15 @@ class Hadoop:
         for name in self._daemons:
             self.kill(name)
 
+    def administer(self, *order: str) -> bool:
+        """Whether an order to the NameNode succeeds, as `-safemode wait`, which returns when files can be written."""
+        done = self.sandbox.run(*self._java("dfsadmin"), *order, env=self.environment)
+        return done.returncode == 0
+
     def _java(self, name: str) -> list[str]:
         where = f"{self._conf}:{JARS[-1]}/*"
-        return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", where, DAEMONS[name]]
+        main = DAEMONS.get(name, "org.apache.hadoop.hdfs.tools.DFSAdmin")
+        return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", where, main]
 
     def _has_datanode(self) -> bool:
         return b"Registered DN" in (self._folder / "namenode.log").read_bytes()
@@ -120,11 +130,12 @@ class Hadoop:
 
 
 @contextlib.contextmanager
-def hadoop() -> Generator[Hadoop]:
+def hadoop(names: Collection[str] = tuple(DAEMONS)) -> Generator[Hadoop]:
+    """`names`: of the daemons that run; `OF_FILES`: HDFS without YARN."""
     with sandbox() as place, tempfile.TemporaryDirectory(prefix="hadoop-") as folder:
         running = Hadoop(Path(folder), place)
         try:
-            running.start()
+            running.start(names)
             yield running
         finally:
             running.end()

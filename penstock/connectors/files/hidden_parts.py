@@ -223,8 +223,6 @@ class ArrowParts(HiddenParts):
         return str(self._remote.address_of(path, self._address))
 
     def _new_file(self, path: str) -> Any:
-        if self._system.type_name == "hdfs":
-            self._system.create_dir(path.rpartition("/")[0], recursive=True)
         # Arrow would pack what it writes if the name ends with ".gz".
         return self._system.open_output_stream(path, compression=None)
 

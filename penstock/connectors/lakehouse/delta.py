@@ -80,8 +80,6 @@ class TableFolder:
             return whole.open("wb")
         files = open_files(self._address)
         target = f"{files.path_of(self._address)}/{path}"
-        if files.system.type_name == "hdfs":
-            files.system.create_dir(target.rpartition("/")[0], recursive=True)
         return files.system.open_output_stream(target, compression=None)
 
     def finish(self, path: str, file: Any) -> None:

@@ -9,7 +9,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -28,7 +28,7 @@ from penstock.engine.hosting.network.wire.addresses import (
 from penstock.engine.hosting.network.wire.dialling import Proven, Tickets
 from penstock.engine.hosting.network.wire.handshake import ROLE_PROBE, Credentials
 from penstock.engine.hosting.network.wire.tls import new_identity
-from penstock.engine.hosting.os.file_systems import local_path
+from penstock.engine.hosting.os.file_systems import is_uri, local_path
 from penstock.engine.hosting.os.private_files import NotPrivate, make_folder
 from penstock.engine.hosting.shipping.interpreter import LEAST
 from penstock.engine.hosting.shipping.package_archive import package_archive
@@ -40,7 +40,7 @@ from penstock.engine.hosting.spark.checks import (
     configuration_findings,
     urgency,
 )
-from penstock.engine.hosting.spark.doctor_probe import Lines
+from penstock.engine.hosting.spark.doctor_probe import Lines, store_error
 from penstock.engine.hosting.spark.provider import control_endpoint_of
 from penstock.engine.hosting.spark.slots import SparkSlots
 from penstock.engine.model.config import Settings
@@ -54,6 +54,7 @@ from penstock.ops.doctor.findings import (
     DriverFacts,
     ExecutorFacts,
     Slots,
+    folder_finding,
     probe_findings,
     slot_findings,
 )
@@ -185,7 +186,7 @@ def examine(spark: SparkSession, settings: Settings) -> Diagnosis:
     found = configuration_findings(conf, context.master)
     total = _settled(spark_slots)
     slots = _slots(spark_slots, settings, total, int(conf.get("spark.task.cpus", "1")))
-    found += slot_findings(slots)
+    found += [*slot_findings(slots), *store_findings(settings)]
     facts = [_what_there_is(context), spark_slots.describe()]
     if total or slots.total is None:
         tasks = min(total, _MOST_TASKS) or _UNKNOWN_TASKS
@@ -255,6 +256,15 @@ def _facts_of(probed: Sequence[ExecutorFacts]) -> list[str]:
     ]
 
 
+def store_findings(settings: Settings) -> Iterator[Finding]:
+    """Return what is wrong with checkpoints in HDFS or an object store, as this process sees them."""
+    folder = settings.get(CheckpointOptions.DIR)
+    if folder is not None and local_path(folder) is None:
+        error = store_error(folder)
+        if error is not None:
+            yield folder_finding(folder, "the driver", error)
+
+
 class _Probes:
     """One Spark job whose tasks wait for each other and try to connect."""
 
@@ -305,12 +315,11 @@ class _Probes:
         return [*LEAST, "rocksdict"] if backend == "rocksdb" else list(LEAST)
 
     def _shared_folders(self) -> list[str]:
-        """Return directories on mounted file systems that executors must share with the driver."""
+        """Return directories, or URIs of others than mounted ones, that executors must share with the driver."""
         folder = self._settings.get(CheckpointOptions.DIR)
         if folder is None or self._is_local:
             return []
-        path = local_path(folder)
-        return [] if path is None else [path]
+        return [local_path(folder) or folder]
 
     def _submit(self, order: Mapping[str, Any]) -> list[dict[str, Any]]:
         context = self._context
@@ -362,11 +371,13 @@ def _body(order: Mapping[str, Any], archive: Any) -> Any:
 
 @contextlib.contextmanager
 def _marked(folders: Sequence[str]) -> Generator[tuple[str, list[str]], None, None]:
-    """Put a file of this name into the folders for the time of the context, where this machine has them."""
+    """Put a file of this name into the mounted folders for the time of the context, where this machine has them."""
     mark = f".penstock-doctor-{secrets.token_hex(8)}"
     made: list[Path] = []
     try:
         for folder in folders:
+            if is_uri(folder):
+                continue
             # Tasks will report that the file is missing, or that other users may write there.
             with contextlib.suppress(OSError):
                 with contextlib.suppress(NotPrivate):

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from penstock.engine.hosting.shipping.interpreter import is_too_old, least_text, numbers
 from penstock.engine.hosting.spark.checks import ALL_JOBS, STREAMING, Finding
 from penstock.engine.model.texts.amounts import counted
+from penstock.engine.model.texts.redaction import without_credentials
 
 _SHOWN: Final = 3
 _LITTLE_MB: Final = 1024
@@ -218,11 +219,16 @@ def _temporary(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
 def _folders(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
     errors = ((reports, one.host) for one in facts for reports in one.folder_errors.items())
     for (folder, error), hosts in _hosts_by(errors).items():
-        yield Finding(
-            f"execution.checkpointing.dir {folder} cannot be used on {_some(hosts)}: {error}",
-            "name a directory that driver and executors share, or an object store",
-            STREAMING,
-        )
+        yield folder_finding(folder, _some(hosts), error)
+
+
+def folder_finding(folder: str, where: str, error: str) -> Finding:
+    return Finding(
+        f"execution.checkpointing.dir {without_credentials(folder)} cannot be used on {where}: "
+        f"{without_credentials(error).rstrip('.')}",
+        "name a directory that driver and executors share, or an object store, that they can write",
+        STREAMING,
+    )
 
 
 def _hosts_by(reports: Iterable[tuple[_Report, str]]) -> dict[_Report, list[str]]:

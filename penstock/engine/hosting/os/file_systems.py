@@ -8,8 +8,10 @@ Knows no checkpoint. Source: Flink FsCheckpointStorageAccess, FSDataOutputStream
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import secrets
+import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
@@ -21,6 +23,7 @@ from penstock.engine.model.errors import ConfigurationError, ExternalError
 GOOGLE_LIMIT_S: Final = 120
 """Of a request with all its tries."""
 _GOOGLE_LIMIT: Final = "retry_limit_seconds"
+HDFS: Final = ("hdfs://", "viewfs://")
 OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 """Those whose files need no folder, by Arrow's names."""
 
@@ -91,7 +94,7 @@ def open_files(uri: str, *, is_checked: bool = True) -> tuple[Files, str]:
     from pyarrow import ArrowInvalid, ArrowNotImplementedError
 
     try:
-        system, path = arrow_system(uri)
+        system, path = arrow_system(uri, is_private=is_checked)
     except (ArrowInvalid, ArrowNotImplementedError, OSError, ValueError) as error:
         raise ConfigurationError(
             f"checkpoint directory {uri!r} cannot be opened: {error}. Use a path or a URI "
@@ -102,17 +105,33 @@ def open_files(uri: str, *, is_checked: bool = True) -> tuple[Files, str]:
     return files, path
 
 
-def arrow_system(uri: str) -> tuple[Any, str]:
-    """Return Arrow's file system of a URI, and the path in it. Raises what Arrow raises.
+def arrow_system(uri: str, *, is_private: bool = False) -> tuple[Any, str]:
+    """Return Arrow's file system of a URI, and the path in it. `is_private`: new files are for this user alone, where there are users.
+
+    Raises: ConfigurationError: a package is missing. What Arrow raises.
 
     Its clients leave a server that does not answer after some minutes, but that of Google's after a quarter of an hour.
     """
     from pyarrow import fs
 
+    if uri.startswith(HDFS):
+        check_client(uri)
+        from penstock.engine.hosting.os.hdfs_files import hdfs
+
+        return hdfs(uri, is_private=is_private)
     if uri.startswith(("gs://", "gcs://")) and _GOOGLE_LIMIT not in uri:
         uri += f"{'&' if '?' in uri else '?'}{_GOOGLE_LIMIT}={GOOGLE_LIMIT_S}"
     system, path = fs.FileSystem.from_uri(uri)
     return system, path
+
+
+def check_client(uri: str) -> None:
+    """Raises ConfigurationError: the package is not installed here that reads and writes files of this URI."""
+    if uri.startswith(HDFS) and importlib.util.find_spec("hdfs_native") is None:
+        raise ConfigurationError(
+            f"{uri!r} needs the package 'hdfs-native', which is not installed in {sys.executable}. "
+            "Run pip install 'penstock[hdfs]' there, on the driver and on all executors."
+        )
 
 
 def local_path(uri: str) -> str | None:
@@ -331,8 +350,6 @@ class ArrowFiles:
         with _io_errors(f"list {folder}"):
             selector = fs.FileSelector(folder, allow_not_found=True)
             found = self._system.get_file_info(selector)
-            if not found:
-                check_answers(self._system)
         for info in found:
             yield info.base_name, info.type is fs.FileType.Directory
 
@@ -413,20 +430,6 @@ def _missing(path: str, has_folder: Callable[[str], bool]) -> Generator[None, No
             "that the file system is mounted here, that its server answers, and that nobody has "
             "removed the folder."
         ) from error
-
-
-def check_answers(system: Any) -> None:
-    """Check an Arrow file system that says that something is missing. Raises OSError: not even its root is there.
-
-    Arrow's client of HDFS answers NotFound, and lists nothing, while the NameNode is away.
-    """
-    from pyarrow import fs
-
-    has_root = system.type_name in OBJECT_STORES or (
-        system.get_file_info("/").type is not fs.FileType.NotFound
-    )
-    if not has_root:
-        raise OSError("the file system does not answer: even its root folder is missing")
 
 
 @contextlib.contextmanager

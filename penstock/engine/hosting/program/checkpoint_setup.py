@@ -91,6 +91,14 @@ def with_checkpoints(
         raise
 
 
+def check_clients(settings: Settings) -> None:
+    """Look for the packages that read and write checkpoints. Raises ConfigurationError: one is missing here."""
+    places = checkpoint_places_of(settings)
+    for given in (places.directory, places.savepoints, places.restored):
+        if given is not None:
+            file_systems.check_client(given)
+
+
 def _absolute(places: CheckpointPlaces) -> CheckpointPlaces:
     """The tasks work in other directories than this process, and each of these may be removed while the job runs."""
 

@@ -33,6 +33,7 @@ from penstock.engine.hosting.os.file_systems import joined, local_path
 from penstock.engine.hosting.os.private_files import NotPrivate, make_folder
 from penstock.engine.hosting.os.session_jobs import SESSION_JOBS, Cell, SessionJob
 from penstock.engine.hosting.program.batch_jobs import BatchJobs
+from penstock.engine.hosting.program.checkpoint_setup import check_clients
 from penstock.engine.hosting.program.host import Host, lend_frames, slots_by_size
 from penstock.engine.hosting.program.settings import HOST_DEFAULTS, refuse_late_target
 from penstock.engine.hosting.program.streaming_jobs import StreamingJobs
@@ -152,6 +153,7 @@ class ClusterExecutor:
 
     def _submit(self, graph: StreamGraph, program: ProgramSettings) -> JobControl:
         settings = self.settings_of(program)
+        check_clients(settings)  # Before Spark starts.
         graph, job = submitted_job(self._host, graph, program, settings)
         if graph.is_batch:
             return self.batch.start_program(graph, job, settings)

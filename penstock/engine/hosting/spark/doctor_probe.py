@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import platform
+import secrets
 import shutil
 import socket
 import tempfile
@@ -32,6 +33,7 @@ from penstock.engine.hosting.network.wire.addresses import (
 from penstock.engine.hosting.network.wire.dialling import Proven, Ticket, register
 from penstock.engine.hosting.network.wire.handshake import ROLE_PROBE, Credentials
 from penstock.engine.hosting.os import private_files
+from penstock.engine.hosting.os.file_systems import is_uri, open_files
 from penstock.engine.model.errors import AuthenticationError, ExternalError, PenstockError
 from penstock.engine.model.plain import from_plain
 
@@ -165,10 +167,14 @@ def _version(name: str) -> str | None:
 
 
 def folder_errors(folders: Sequence[str], mark: str) -> dict[str, str]:
-    """Return errors of folders that the driver shares; it has put the file `mark` into them."""
+    """Return errors of folders that the driver shares; it has put the file `mark` into those of mounted file systems."""
     found = {}
     for folder in folders:
-        if not (Path(folder) / mark).exists():
+        if is_uri(folder):
+            error = store_error(folder)
+            if error is not None:
+                found[folder] = error
+        elif not (Path(folder) / mark).exists():
             found[folder] = (
                 "it is not the driver's folder: a file that the driver has written into its "
                 "folder is missing here"
@@ -178,6 +184,19 @@ def folder_errors(folders: Sequence[str], mark: str) -> dict[str, str]:
             if error is not None:
                 found[folder] = error
     return found
+
+
+def store_error(uri: str) -> str | None:
+    """Write, read and remove a small file. Returns: why that cannot be done here; None: it can."""
+    try:
+        files, folder = open_files(uri)
+        path = f"{folder.rstrip('/')}/.penstock-probe-{secrets.token_hex(8)}"
+        files.put_new(path, b"penstock")
+        files.read(path)
+        files.remove(path)
+    except Exception as error:  # Clients raise errors of many kinds, and may be missing.
+        return str(error)
+    return None
 
 
 def _private_error(folder: str) -> str | None:

@@ -1,5 +1,6 @@
 """A file system that is away is no damage of a checkpoint: what must exist is asked before an absence is believed."""
 
+import importlib.util
 import os
 
 import pytest
@@ -11,8 +12,10 @@ from penstock.engine.hosting.os.file_systems import (
     CheckpointIoError,
     LocalFiles,
     arrow_system,
-    check_answers,
+    check_client,
+    open_files,
 )
+from penstock.engine.model.errors import ConfigurationError
 from tests.tools.hosting.away import SystemThatIsAway
 
 
@@ -65,8 +68,6 @@ def test_a_server_that_answers_that_nothing_is_there_is_away():
     files = ArrowFiles(fs.PyFileSystem(SystemThatIsAway()))
     with pytest.raises(CheckpointIoError, match="so is the folder /checkpoints/job"):
         files.read("/checkpoints/job/chk-1/state")
-    with pytest.raises(CheckpointIoError, match="does not answer: even its root folder is missing"):
-        list(files.list("/checkpoints/job"))
 
 
 def test_a_server_that_answers_is_believed(tmp_path):
@@ -75,7 +76,15 @@ def test_a_server_that_answers_is_believed(tmp_path):
     with pytest.raises(CheckpointDamaged, match="state is missing"):
         files.read("job/chk-1/state")
     assert list(files.list("other")) == []
-    check_answers(fs.LocalFileSystem())
+
+
+def test_a_missing_client_of_hdfs_is_a_sentence_with_the_next_step(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(
+        ConfigurationError, match=r"'hdfs-native'.* Run pip install 'penstock\[hdfs\]'"
+    ):
+        open_files("hdfs://host:8020/checkpoints")
+    check_client("s3://bucket/checkpoints")
 
 
 GOOGLE = "gs://anonymous@bucket/folder"

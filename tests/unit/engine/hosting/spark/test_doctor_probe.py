@@ -13,3 +13,15 @@ def test_a_shared_folder_that_others_may_write_is_told_of_with_the_command_that_
     assert set(found) == {str(shared), str(missing)}
     assert f"chmod go-w {shared}" in found[str(shared)]
     assert "it is not the driver's folder" in found[str(missing)]
+
+
+def test_a_file_is_written_read_and_removed_in_an_object_store(object_store):
+    assert probe.store_error(object_store.uri("checkpoints")) is None
+    assert probe.folder_errors([object_store.uri("checkpoints")], "mark") == {}
+    assert object_store.objects() == []
+
+
+def test_an_object_store_that_cannot_be_written_is_an_error_of_that_folder(object_store):
+    nowhere = object_store.uri("checkpoints").replace("://", "://no-such-", 1)
+    (error,) = probe.folder_errors([nowhere], "mark").values()
+    assert "write no-such-" in error
