@@ -46,7 +46,7 @@ _SURELY_LATER: Final = 2
 
 
 class HostWatch:
-    """`most`: TaskManagers that the configuration allows; None: any number."""
+    """`most`: TaskManagers that the configuration allows; None: any number. `asking`: for lost ones, why their executor has ended."""
 
     def __init__(
         self, shell: MachineShell, provider: TaskManagerProvider, most: int | None
@@ -55,6 +55,7 @@ class HostWatch:
         self.provider = provider
         self._most = most
         self.staying: dict[ResourceId, str] = {}
+        self.asking: dict[ResourceId, asyncio.Task[None]] = {}
         self._grown = 0
         self._full_since: int | None = None
 
@@ -183,7 +184,6 @@ class TaskManagerWatch:
         self._beat_every_ms = min(interval_ms, silence_ms // _BEATS_PER_SILENCE)
         self._next_beat_ms = 0
         self._failed_starts = 0
-        self._asking: dict[ResourceId, asyncio.Task[None]] = {}
         self.host = HostWatch(shell, provider, settings.max_taskmanagers)
 
     # ------------------------------------------------------------------ signs of life
@@ -326,10 +326,11 @@ class TaskManagerWatch:
         """A connection has ended. Wait for the supervisor, which reports why the process ended; or, if it has ended too,
         for what the host says of their executor.
         """
-        if resource_id not in self._asking:
+        asking = self.host.asking
+        if resource_id not in asking:
             asked = asyncio.get_running_loop().create_task(self._ask_why(resource_id, cause))
-            self._asking[resource_id] = asked
-            asked.add_done_callback(lambda _: self._asking.pop(resource_id, None))
+            asking[resource_id] = asked
+            asked.add_done_callback(lambda _: asking.pop(resource_id, None))
 
     async def _ask_why(self, resource_id: ResourceId, cause: str) -> None:
         executor = self.host.staying.get(resource_id)
@@ -347,7 +348,7 @@ class TaskManagerWatch:
 
     def host_ended(self, resource_id: ResourceId, cause: str) -> None:
         """The Spark task (or thread) of a TaskManager has ended."""
-        if self._shell.links.is_fenced(resource_id) or resource_id in self._asking:
+        if self._shell.links.is_fenced(resource_id) or resource_id in self.host.asking:
             return  # Its end is known already.
         if self._is_over():
             return

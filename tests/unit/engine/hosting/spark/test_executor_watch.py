@@ -116,8 +116,8 @@ def test_what_has_changed_since_the_job_began(looks, expected):
     assert watch.changes == expected
 
 
-YARN = "Container killed by YARN for exceeding physical memory limits. 2.2 GB of 1.5 GB physical memory used."
-KUBERNETES = "The executor with id 4 exited with exit code 137.\n\ncontainer state: terminated\n termination reason: OOMKilled"
+YARN = "Container killed by YARN for exceeding physical memory limits. 2.2 GB of 1.5 GB used."
+KUBERNETES = "It exited with exit code 137.\n\nstate: terminated\n termination reason: OOMKilled"
 
 
 def test_why_an_executor_has_ended_is_what_spark_says_in_one_line_and_whether_it_was_for_memory():
@@ -131,4 +131,4 @@ def test_why_an_executor_has_ended_is_what_spark_says_in_one_line_and_whether_it
     assert why_gone(context, "3") == HostLoss(f"executor 3 has ended: {YARN}", for_memory=True)
     kubernetes = why_gone(context, "4")
     assert kubernetes.for_memory
-    assert "137. container state: terminated termination reason: OOMKilled" in kubernetes.cause
+    assert "137. state: terminated termination reason: OOMKilled" in kubernetes.cause
