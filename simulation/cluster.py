@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.hosting.observer import JobObserver
-from penstock.engine.hosting.provider import HostChanges, MasterAddress, OnEnded
+from penstock.engine.hosting.provider import HostChanges, HostLoss, MasterAddress, OnEnded
 from penstock.engine.machines.checkpoints.job_checkpoints import can_be_snapshotted
 from penstock.engine.machines.job.job_master import JobMaster
 from penstock.engine.model.ids import ExecutionVertexId, ResourceId, VertexId
@@ -101,6 +101,7 @@ class SimHost:
         self._cluster.registered(resource_id)
 
     def progress(self, resource_id: ResourceId) -> int | None: ...
+    def why_gone(self, executor: str) -> HostLoss | None: ...
     def close(self) -> None: ...
 
     def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:

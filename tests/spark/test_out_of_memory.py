@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.memory_group import memory_group
+from tests.tools.hosting.memory_group import memory_group
 from tests.tools.waiting import wait_until
 
 pytestmark = pytest.mark.spark

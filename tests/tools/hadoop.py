@@ -74,6 +74,9 @@ class Hadoop:
                 "yarn.nodemanager.vmem-check-enabled": "false",
                 "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": 99,
                 "yarn.scheduler.minimum-allocation-mb": 256,
+                # Else nobody looks how much memory a container has: a cgroup would have to.
+                "yarn.nodemanager.resource.memory.enforced": "false",
+                "yarn.nodemanager.container-monitor.interval-ms": 500,
             },
             "capacity-scheduler.xml": {
                 "yarn.scheduler.capacity.root.queues": "default",

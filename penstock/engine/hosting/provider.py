@@ -52,6 +52,14 @@ class HostChanges:
     look: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class HostLoss:
+    """Why the host has ended an executor, in its own words. `for_memory`: because its container had too much."""
+
+    cause: str
+    for_memory: bool = False
+
+
 class TaskManagerProvider(Protocol):
     """Starts and stops TaskManagers of one job."""
 
@@ -96,6 +104,9 @@ class TaskManagerProvider(Protocol):
 
     def changes(self) -> HostChanges:
         """Return what has changed at the host. Returns at once."""
+
+    def why_gone(self, executor: str) -> HostLoss | None:
+        """Return why an executor has ended; None: it has not, or the host does not know yet. May take a moment."""
 
     def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
         """These TaskManagers are on executors that leave: no other job may be hosted there."""

@@ -185,7 +185,8 @@ def examine(spark: SparkSession, settings: Settings) -> Diagnosis:
     conf = dict(context.getConf().getAll())
     found = configuration_findings(conf, context.master)
     total = _settled(spark_slots)
-    slots = _slots(spark_slots, settings, total, int(conf.get("spark.task.cpus", "1")))
+    cores = int(conf.get("spark.task.cpus", "1"))
+    slots = _slots(spark_slots, settings, total, cores, context.master)
     found += [*slot_findings(slots), *store_findings(settings)]
     facts = [_what_there_is(context), spark_slots.describe()]
     if total or slots.total is None:
@@ -207,7 +208,9 @@ def _settled(spark_slots: SparkSlots) -> int:
     return total
 
 
-def _slots(spark_slots: SparkSlots, settings: Settings, total: int, cores: int) -> Slots:
+def _slots(
+    spark_slots: SparkSlots, settings: Settings, total: int, cores: int, master: str
+) -> Slots:
     each = settings.get(TaskManagerOptions.SLOTS)
     wanted, why = 1, "parallelism.default is not set, so at least one is counted"
     parallelism = settings.get(SchedulingOptions.DEFAULT_PARALLELISM)
@@ -217,7 +220,7 @@ def _slots(spark_slots: SparkSlots, settings: Settings, total: int, cores: int) 
     free = spark_slots.free(wanted)
     is_open = free is None
     used = 0 if free is None else max(0, total - free)
-    return Slots(None if is_open else total, used, wanted, why, cores, each)
+    return Slots(None if is_open else total, used, wanted, why, cores, each, master)
 
 
 def _what_there_is(context: SparkContext) -> str:

@@ -58,6 +58,7 @@ class Slots:
 
     `total` None: Spark starts executors as they are needed. `wanted`: number of TaskManagers, and
     `why` this number. `cores_each`: Spark cores of one TaskManager. `slots_each`: its slots.
+    `master`: the setting that gives more depends on it.
     """
 
     total: int | None
@@ -66,6 +67,7 @@ class Slots:
     why: str
     cores_each: int
     slots_each: int
+    master: str
 
 
 def slot_findings(slots: Slots) -> Iterator[Finding]:
@@ -89,12 +91,19 @@ def slot_findings(slots: Slots) -> Iterator[Finding]:
         )
 
 
+def _setting_of_cores(master: str) -> str:
+    if master.startswith("local"):
+        return "the number in the master"
+    return "spark.cores.max" if master.startswith("spark:") else "spark.executor.instances"
+
+
 def _few_slots(slots: Slots, free: int, total: int) -> Iterator[Finding]:
     if slots.wanted > free:
         yield Finding(
             f"a streaming job needs {counted(slots.wanted, 'task slot')} ({slots.why}), but "
             f"{slots.used} of Spark's {total} are in use",
-            "raise spark.cores.max or spark.executor.instances, lower parallelism.default, or end what runs there",
+            f"raise {_setting_of_cores(slots.master)}, lower parallelism.default, or end what runs "
+            "there",
             STREAMING,
         )
     elif slots.wanted == free:

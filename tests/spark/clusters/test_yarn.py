@@ -1,5 +1,6 @@
 """Jobs on YARN itself, with HDFS beside it: each TaskManager in a container of YARN's."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -18,12 +19,14 @@ SETTINGS = {
     "spark.executor.instances": "2",
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
+    "spark.executor.memoryOverhead": "768m",
     "spark.driver.memory": "512m",
+    "spark.driver.memoryOverhead": "768m",
     "spark.pyspark.python": sys.executable,
 }
 # A keyed count; each result ends with the container that it was made in. Where a file is named, the
 # first task that comes to number 5,000 makes it, and kills the first Java program above it, which is
-# the executor, or waits for its own end.
+# the executor, or takes more and more memory, or waits for its own end.
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
@@ -47,8 +50,11 @@ def trap(pair):
             pid = above(pid)
         if pid:
             os.kill(pid, signal.SIGKILL)
+        hoard = []
         while True:
-            time.sleep(60)
+            if sprung[1:] == ["hoards"]:
+                hoard.append(b"x" * (32 << 20))
+            time.sleep(0.05 if hoard else 60)
     return pair
 
 env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
@@ -118,6 +124,16 @@ def test_a_killed_executor_costs_no_row(yarn, tmp_path):
     assert sorted((key, count) for key, count, _ in lines) == EXPECTED
     assert "lost TaskManager" in said
     assert "restarted subtasks" in said
+
+
+def test_a_container_that_is_killed_for_memory_is_reported_in_yarns_words(yarn, tmp_path):
+    lines, said = counted(yarn, tmp_path, str(tmp_path / "sprung"), "hoards")
+    assert sorted((key, count) for key, count, _ in lines) == EXPECTED
+    (lost,) = [line for line in said.splitlines() if "lost TaskManager" in line]
+    assert re.search(r"executor \d has ended: .* \d.\d GB of 1.3 GB physical memory used", lost)
+    assert "Consider boosting spark.executor.memoryOverhead" in lost
+    name, _, cause = lost.partition("lost ")[2].partition(": ")
+    assert f"restarting after: {name} is lost: {cause}" in said
 
 
 def test_more_memory_than_yarn_has_is_said_in_its_words_without_frames(yarn, tmp_path):

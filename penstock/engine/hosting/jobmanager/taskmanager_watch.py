@@ -26,7 +26,7 @@ from penstock.engine.hosting.jobmanager.machine_shell import (
 )
 from penstock.engine.hosting.observer import JobObserver
 from penstock.engine.hosting.os.clock import monotonic_ms as now_ms
-from penstock.engine.hosting.provider import HostChanges, TaskManagerProvider
+from penstock.engine.hosting.provider import HostChanges, HostLoss, TaskManagerProvider
 from penstock.engine.machines.leases import Liveness
 from penstock.engine.machines.taskmanager.task_lifecycle import fatal_at
 from penstock.engine.model import messages
@@ -46,7 +46,7 @@ _SURELY_LATER: Final = 2
 
 
 class HostWatch:
-    """`most`: TaskManagers that the configuration allows; None: any number."""
+    """`most`: TaskManagers that the configuration allows; None: any number. `asking`: for lost ones, why their executor has ended."""
 
     def __init__(
         self, shell: MachineShell, provider: TaskManagerProvider, most: int | None
@@ -55,13 +55,14 @@ class HostWatch:
         self.provider = provider
         self._most = most
         self.staying: dict[ResourceId, str] = {}
+        self.asking: dict[ResourceId, asyncio.Task[None]] = {}
         self._grown = 0
         self._full_since: int | None = None
 
     def registered(self, message: messages.RegisterTaskManager) -> None:
-        task = message.spark_task
-        if task is not None and task.executor is not None:
-            self.staying[message.resource_id] = task.executor
+        executor = message.spark_task and message.spark_task.executor
+        if executor and executor != "driver":  # Which is this process.
+            self.staying[message.resource_id] = executor
 
     def tick(self) -> None:
         changes = self.provider.changes()
@@ -123,6 +124,9 @@ _FROZEN_TIMEOUT: Final = TaskManagerOptions.FROZEN_TIMEOUT
 _BEATS_PER_SILENCE: Final = 5
 _BEATS_TO_ANSWER: Final = 3
 _LAST_WORDS_S: Final = 0.3
+_WHY_GONE_S: Final = 2.0
+"""How long a cluster manager may take to say why it has ended an executor: YARN and Kubernetes know a second later."""
+_ASK_AGAIN_S: Final = 0.1
 _STACKS_S: Final = 2.0
 _START_FAILURES_MAX: Final = 3
 
@@ -319,14 +323,35 @@ class TaskManagerWatch:
     # ------------------------------------------------------------------ ends
 
     def disconnected(self, resource_id: ResourceId, cause: str) -> None:
-        """A connection has ended. Wait for the supervisor, which reports why the process ended."""
-        wait_s = _LAST_WORDS_S if self._shell.links.is_supervised(resource_id) else 0.0
-        asyncio.get_running_loop().call_later(wait_s, self.lost, resource_id, cause)
+        """A connection has ended. Wait for the supervisor, which reports why the process ended; or, if it has ended too,
+        for what the host says of their executor.
+        """
+        asking = self.host.asking
+        if resource_id not in asking:
+            asked = asyncio.get_running_loop().create_task(self._ask_why(resource_id, cause))
+            asking[resource_id] = asked
+            asked.add_done_callback(lambda _: asking.pop(resource_id, None))
+
+    async def _ask_why(self, resource_id: ResourceId, cause: str) -> None:
+        executor = self.host.staying.get(resource_id)
+        if self._shell.links.is_supervised(resource_id):
+            await asyncio.sleep(_LAST_WORDS_S)
+        loop = asyncio.get_running_loop()
+        deadline, loss = loop.time() + _WHY_GONE_S, None
+        while executor is not None and resource_id in self._shell.links and not self._is_over():
+            loss = await loop.run_in_executor(None, self.provider.why_gone, executor)
+            if loss is not None or loop.time() >= deadline:
+                break
+            await asyncio.sleep(_ASK_AGAIN_S)
+        loss = loss or HostLoss(cause)
+        self.lost(resource_id, loss.cause, for_memory=loss.for_memory)
 
     def host_ended(self, resource_id: ResourceId, cause: str) -> None:
         """The Spark task (or thread) of a TaskManager has ended."""
-        if self._shell.links.is_fenced(resource_id) or self._is_over():
+        if self._shell.links.is_fenced(resource_id) or resource_id in self.host.asking:
             return  # Its end is known already.
+        if self._is_over():
+            return
         if resource_id in self._shell.links:
             self.lost(resource_id, cause)
         else:

@@ -18,6 +18,7 @@ from penstock.engine.hosting.program.executor import ClusterExecutor
 from penstock.engine.hosting.program.host import LazyFrame, Needed
 from penstock.engine.hosting.provider import (
     HostChanges,
+    HostLoss,
     MasterAddress,
     OnEnded,
     TaskManagerProvider,
@@ -73,6 +74,9 @@ class ThreadProvider:
 
     def changes(self) -> HostChanges:
         return HostChanges()
+
+    def why_gone(self, executor: str) -> HostLoss | None:
+        return None  # There are no executors.
 
     def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
         """Does nothing: threads never leave."""

@@ -6,6 +6,7 @@ Both providers know what Spark can give, and where the driver is dialled; only t
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import threading
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from pyspark import Broadcast, SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.engine.hosting.network.wire.addresses import Addresses, Endpoint
-from penstock.engine.hosting.provider import HostChanges, MasterAddress, OnEnded
+from penstock.engine.hosting.provider import HostChanges, HostLoss, MasterAddress, OnEnded
 from penstock.engine.hosting.shipping.program_files import bring_files
 from penstock.engine.hosting.shipping.worker_files import WorkerFiles
 from penstock.engine.hosting.spark.background_jobs import BackgroundJobs, body_of, package_for
@@ -29,6 +30,7 @@ from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.plain import to_plain
 from penstock.engine.model.program import ProgramSettings
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
+from penstock.engine.model.texts.bounded_text import shortened
 
 # ---------------------------------------------------------------------- executor watch
 # Looks in intervals at which executors there are, which of them Spark is about to take away, and
@@ -108,6 +110,25 @@ def look_at(context: SparkContext) -> Executors | None:
         return Executors(leaving, staying, max(0, staying - running))
     except Exception:  # Py4J: the JVM or the session is gone, or this Spark is another one.
         return None
+
+
+# YARN's words, and those of Kubernetes.
+_FOR_MEMORY: Final = re.compile(r"physical memory|OOMKilled", re.IGNORECASE)
+_MOST_OF_REASON: Final = 400
+
+
+def why_gone(context: SparkContext, executor: str) -> HostLoss | None:
+    """Ask Spark why it has removed an executor. None: it has not, or its cluster manager has not said yet. Never raises."""
+    try:
+        found = context._jsc.sc().statusStore().executorSummary(executor).removeReason()
+        reason = str(found.get()) if found.isDefined() else ""
+    except Exception:  # As above; or Spark has never heard of it.
+        return None
+    if not reason:
+        return None
+    words = shortened(" ".join(reason.split()), _MOST_OF_REASON)
+    cause = f"executor {executor} has ended: {words}"
+    return HostLoss(cause, _FOR_MEMORY.search(reason) is not None)
 
 
 # ---------------------------------------------------------------------- provider
@@ -201,6 +222,9 @@ class SparkPlace:
 
     def changes(self) -> HostChanges:
         return self._executors.changes
+
+    def why_gone(self, executor: str) -> HostLoss | None:
+        return why_gone(self.context, executor)
 
     def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
         """Does nothing: their processes end with them."""

@@ -135,7 +135,15 @@ def test_what_stops_jobs_comes_first_and_hints_last():
 
 # ---------------------------------------------------------------------- room
 
-ROOM = Slots(total=8, used=0, wanted=4, why="parallelism.default=4", cores_each=1, slots_each=1)
+ROOM = Slots(
+    total=8,
+    used=0,
+    wanted=4,
+    why="parallelism.default=4",
+    cores_each=1,
+    slots_each=1,
+    master="yarn",
+)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +163,20 @@ def test_room_for_a_job(changes, stops):
     assert [one.stops for one in found] == stops
     for one in found:
         assert "spark." in one.remedy or "parallelism.default" in one.remedy
+
+
+@pytest.mark.parametrize(
+    ("master", "setting"),
+    [
+        ("spark://here:7077", "spark.cores.max"),
+        ("yarn", "spark.executor.instances"),
+        ("k8s://https://here", "spark.executor.instances"),
+        ("local[2]", "the number in the master"),
+    ],
+)
+def test_the_setting_that_gives_more_room_is_the_one_of_the_master(master, setting):
+    (found,) = slot_findings(replace(ROOM, used=5, master=master))
+    assert found.remedy.startswith(f"raise {setting}, ")
 
 
 # ---------------------------------------------------------------------- what tasks find

@@ -1,5 +1,6 @@
 """The JobManager's shell on a MiniCluster: committables, observers, collect streams, frozen TaskManagers."""
 
+import asyncio
 import pickle
 import threading
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from penstock.engine.hosting.jobmanager.jobmanager import JobManager
 from penstock.engine.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.engine.hosting.local.minicluster import MiniCluster
 from penstock.engine.hosting.observer import JobObserver
-from penstock.engine.hosting.provider import HostChanges
+from penstock.engine.hosting.provider import HostChanges, HostLoss
 from penstock.engine.model.errors import ExternalError, JobExecutionError
 from penstock.engine.model.ids import (
     AttemptId,
@@ -190,6 +191,34 @@ def test_a_silent_taskmanager_is_lost_once(watched):
     assert lost == TM
     assert "no heartbeat for 3.0 s" in cause
     assert "raise heartbeat.timeout (now 3 s)" in cause
+
+
+@pytest.mark.parametrize("says", [HostLoss("2 GB of 1 GB physical memory used", True), None])
+def test_a_connection_that_ends_with_its_executor_is_a_loss_for_the_hosts_reason(
+    watched, monkeypatch, says
+):
+    """The host knows it at the third question, or never."""
+    watch, shell, _ = watched
+    fed, asked = [], []
+
+    def why_gone(executor):
+        asked.append(executor)
+        return says if len(asked) == 3 else None
+
+    monkeypatch.setattr(taskmanager_watch, "_ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr(taskmanager_watch, "_WHY_GONE_S", 60.0 if says else 0.0)
+    watch.provider.why_gone, shell.feed_job = why_gone, fed.append
+    watch.host.staying[TM] = "7"
+
+    async def ends():
+        watch.disconnected(TM, "connection closed")
+        watch.host_ended(TM, "its worker is gone")
+        await asyncio.gather(*watch.host.asking.values())
+
+    asyncio.run(ends())
+    cause = says.cause if says else "connection closed"
+    assert [(one.cause, one.for_memory) for one in fed] == [(cause, says is not None)]
+    assert asked == ["7"] * (3 if says else 1)
 
 
 def test_a_pause_of_the_driver_itself_is_no_silence(watched):

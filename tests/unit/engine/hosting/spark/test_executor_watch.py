@@ -4,16 +4,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.engine.hosting.provider import HostChanges
-from penstock.engine.hosting.spark.provider import Executors, ExecutorWatch, look_at
+from penstock.engine.hosting.provider import HostChanges, HostLoss
+from penstock.engine.hosting.spark.provider import Executors, ExecutorWatch, look_at, why_gone
 
 
 class Java:
     """What is asked of Spark's JVM, with these executors: id -> (cores, whether it leaves)."""
 
-    def __init__(self, executors, running=0):
+    def __init__(self, executors, running=0, reasons=None):
         self.executors = executors
         self.running = running
+        self.reasons = reasons or {}
 
     def sc(self):
         return self
@@ -25,6 +26,10 @@ class Java:
 
     def executorList(self, _only_active):  # ruff: ignore[invalid-function-name] - Spark's
         return Listed([Summary(name, cores) for name, (cores, _) in self.executors.items()])
+
+    def executorSummary(self, name):  # ruff: ignore[invalid-function-name] - Spark's
+        reason = self.reasons[name]
+        return SimpleNamespace(removeReason=lambda: Option(reason is not None, reason))
 
     def getExecutorDecommissionState(self, name):  # ruff: ignore[invalid-function-name] - Spark's
         return Option(self.executors[name][1])
@@ -45,8 +50,9 @@ class Summary:
 
 
 class Option:
-    def __init__(self, is_defined):
+    def __init__(self, is_defined, value=None):
         self.isDefined = lambda: is_defined
+        self.get = lambda: value
 
 
 class Context:
@@ -108,3 +114,21 @@ def test_what_has_changed_since_the_job_began(looks, expected):
     for leaving, slots in looks:
         watch.note(Executors(frozenset(leaving), slots))
     assert watch.changes == expected
+
+
+YARN = "Container killed by YARN for exceeding physical memory limits. 2.2 GB of 1.5 GB used."
+KUBERNETES = "It exited with exit code 137.\n\nstate: terminated\n termination reason: OOMKilled"
+
+
+def test_why_an_executor_has_ended_is_what_spark_says_in_one_line_and_whether_it_was_for_memory():
+    context = Context({})
+    context._jsc = Java(
+        {}, reasons={"1": None, "2": "Worker shutting down", "3": YARN, "4": KUBERNETES}
+    )
+    assert why_gone(context, "0") is None, "Spark does not know it"
+    assert why_gone(context, "1") is None, "it is there"
+    assert why_gone(context, "2") == HostLoss("executor 2 has ended: Worker shutting down")
+    assert why_gone(context, "3") == HostLoss(f"executor 3 has ended: {YARN}", for_memory=True)
+    kubernetes = why_gone(context, "4")
+    assert kubernetes.for_memory
+    assert "137. state: terminated termination reason: OOMKilled" in kubernetes.cause

@@ -110,6 +110,14 @@ def test_what_the_launcher_has_set_stays(monkeypatch):
     }
 
 
+def test_on_kubernetes_penstock_waits_for_executors_itself_and_they_keep_their_size():
+    conf = spark_session.default_conf({}, "k8s://https://there")
+    assert conf["spark.scheduler.maxRegisteredResourcesWaitingTime"] == "0s"
+    key = "spark.kubernetes.allocation.recoveryMode.enabled"
+    assert conf[key] == "false"
+    assert key not in spark_session.default_conf({key: "true"}, "k8s://https://there")
+
+
 @pytest.mark.parametrize(
     ("wanted", "master", "python"),
     [
@@ -179,6 +187,27 @@ def test_a_spark_that_does_not_start_says_javas_reason_and_keeps_its_log(monkeyp
     kept = Path(place.removeprefix("Its log: "))
     assert kept.parent == tmp_path
     assert kept.read_text() == "what Spark has logged"
+
+
+def test_pods_that_kubernetes_refuses_are_told_in_its_words(tmp_path):
+    """Spark's own reason is that its context has been stopped. The log is Spark's 4.3."""
+
+    class Stopped(Exception):
+        java_exception = SimpleNamespace(getMessage=lambda: "Spark context stopped", toString=str)
+
+    refused = (
+        "KubernetesClientException: Failure executing: POST at: https://there/api/v1/namespaces/"
+        'a/pods. Message: pods "penstock-1-exec-2" is forbidden: exceeded quota: small, used: '
+        "pods=0, limited: pods=0. Received status: Status(apiVersion=v1, code=403, details="
+    )
+    log = tmp_path / "spark.log"
+    with pytest.raises(ConfigurationError) as told, spark_session.errors_to(log):
+        os.write(2, refused.encode())
+        raise Stopped
+    assert str(told.value).splitlines()[0] == (
+        'Spark did not start: pods "penstock-1-exec-2" is forbidden: exceeded quota: small, used: '
+        "pods=0, limited: pods=0"
+    )
 
 
 def test_a_spark_that_does_not_start_yet_is_told(monkeypatch, tmp_path):
