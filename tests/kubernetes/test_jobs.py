@@ -63,19 +63,17 @@ class Namespace:
         program = folder / "counts.py"
         program.write_text(PROGRAM)
         self.kubectl("create", "configmap", "counts", f"--from-file={program}")
-        self.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "PersistentVolume",
-                "metadata": {"name": name},
-                "spec": {
-                    "capacity": {"storage": "10Gi"},
-                    "accessModes": ["ReadWriteMany"],
-                    "hostPath": {"path": str(self.shared)},
-                    "claimRef": {"namespace": name, "name": "shared"},
-                },
-            }
-        )
+        self.apply({
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {
+                "capacity": {"storage": "10Gi"},
+                "accessModes": ["ReadWriteMany"],
+                "hostPath": {"path": str(self.shared)},
+                "claimRef": {"namespace": name, "name": "shared"},
+            },
+        })
         for file in ("access", "storage", "network", "disruption"):
             self.kubectl("apply", "-f", str(MANIFESTS / f"{file}.yaml"))
 

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -205,9 +204,7 @@ class Kubernetes:
             "--node-monitor-period=1s",
             "--leader-elect=false",
         )
-        self._spawn(
-            "kube-scheduler", f"--kubeconfig={self._kubeconfig}", "--leader-elect=false"
-        )
+        self._spawn("kube-scheduler", f"--kubeconfig={self._kubeconfig}", "--leader-elect=false")
         corefile = folder / "Corefile"
         corefile.write_text(NAMES.format(kubeconfig=self._kubeconfig))
         self._spawn("dns", "-conf", str(corefile))
@@ -311,7 +308,9 @@ class Kubernetes:
         nodes = json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]
         return any(
             node["metadata"]["name"] == name
-            and any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
+            and any(
+                c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"]
+            )
             for node in nodes
         )
 

@@ -1,5 +1,5 @@
-"""Folders in which Spark's workers keep the shipped archive: locked while in use, and removed when
-their worker was killed.
+"""Temporary folders of Spark's workers: locked while in use, and removed when their worker was
+killed.
 
 Imports nothing of Penstock: see `taskmanager_child`.
 """
@@ -12,29 +12,10 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Generator
 from typing import Final
 
-_FOLDER: Final = re.compile(
-    r"penstock-(\d+)-.+"
-)  # `engine/hosting/spark/executor_task.py` makes them
-
-
-@contextlib.contextmanager
-def claimed(archive: str) -> Generator[None, None, None]:
-    """Lock a folder while it is in use. The lock is also seen in containers that share the folder
-    but not process ids.
-    """
-    claim = os.open(archive, os.O_RDONLY)  # In local mode it is a folder.
-    try:
-        if sys.platform != "win32":
-            import fcntl
-
-            with contextlib.suppress(OSError):  # The file system has no locks.
-                fcntl.flock(claim, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(claim)
+FOLDER: Final = re.compile(r"penstock-(\d+)-.+")
+"""`engine/hosting/spark/executor_task.py` makes them."""
 
 
 def sweep_leftovers() -> None:
@@ -44,7 +25,7 @@ def sweep_leftovers() -> None:
         return
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
-            found = _FOLDER.fullmatch(entry.name)
+            found = FOLDER.fullmatch(entry.name)
             if found is not None and _is_leftover(entry, int(found[1])):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
@@ -64,14 +45,13 @@ def _is_leftover(entry: os.DirEntry[str], pid: int) -> bool:
 
 
 def _is_claimed(folder: str) -> bool:
+    """The lock is also seen in containers that share the folder but not process ids."""
     if sys.platform == "win32":
         return True
     import fcntl
 
     try:
-        claim = os.open(os.path.join(folder, "penstock.zip"), os.O_RDONLY)
-    except FileNotFoundError:
-        return False
+        claim = os.open(folder, os.O_RDONLY)
     except OSError:
         return True
     try:

@@ -39,7 +39,8 @@ class ExecutorPods:
         with contextlib.suppress(Exception):  # Py4J's; the session was stopped; another Spark.
             reasons = Counter(filter(None, map(_reason, self._pods()))).most_common(1)
             self._found = "".join(
-                f"{counted(pods, 'pod')} Pending: {text[:_TEXT].rstrip('.')}" for text, pods in reasons
+                f"{counted(pods, 'pod')} Pending: {text[:_TEXT].rstrip('.')}"
+                for text, pods in reasons
             )
 
     def _pods(self) -> list[Any]:

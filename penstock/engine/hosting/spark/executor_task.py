@@ -39,18 +39,14 @@ def host_taskmanager(config: dict[str, Any], package: Any) -> Iterable[str]:
         config["worker"]["files_root"] = os.path.abspath(SparkFiles.getRootDirectory())
 
     def supervise(path: str) -> str:
-        folders = importlib.import_module("penstock.engine.hosting.shipping.worker_folders")
         child_module = importlib.import_module("penstock.engine.hosting.taskmanager.child")
-        with folders.claimed(path):
-            try:
-                child = child_module.TaskManagerChild(path, config.pop("python"))
-            except (OSError, ValueError) as error:
-                return f"the TaskManager process could not be started: {error}"
-            with child:
-                supervisor = importlib.import_module(
-                    "penstock.engine.hosting.taskmanager.supervisor"
-                )
-                return str(supervisor.supervise(supervisor.SupervisorConfig(**config), child))
+        try:
+            child = child_module.TaskManagerChild(path, config.pop("python"))
+        except (OSError, ValueError) as error:
+            return f"the TaskManager process could not be started: {error}"
+        with child:
+            supervisor = importlib.import_module("penstock.engine.hosting.taskmanager.supervisor")
+            return str(supervisor.supervise(supervisor.SupervisorConfig(**config), child))
 
     return [with_package(package, supervise)]
 
@@ -67,16 +63,38 @@ def probe_executor(order: dict[str, Any], archive: Any, task: int) -> Iterable[d
     return [with_package(archive, probe)]
 
 
+def claimed_folder(kind: str = "") -> tuple[str, int]:
+    """Make a temporary folder. Returns its path, and a descriptor that holds a lock on it.
+
+    Sweeps of other containers, which know other process ids, leave it alone while the lock is held. It gets the name by which
+    `worker_folders` recognises leftovers only with the lock.
+    """
+    import os
+    import sys
+    import tempfile
+
+    made = tempfile.mkdtemp(prefix="penstock-made-")
+    claim = os.open(made, os.O_RDONLY)
+    if sys.platform != "win32":
+        import fcntl
+
+        try:
+            fcntl.flock(claim, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:  # The file system has no locks.
+            pass
+    folder = made.replace("penstock-made-", f"penstock-{os.getpid()}-{kind}")
+    os.rename(made, folder)
+    return folder, claim
+
+
 def with_package(package: Any, call: Callable[[str], Any]) -> Any:
     """Call `call` with the path of the zip, or of a folder in its place, while Penstock can be imported from there only. Returns its result."""
     import os
     import shutil
     import sys
-    import tempfile
 
     before = set(sys.modules)
-    # `worker_folders` recognises leftovers by this name.
-    folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-")
+    folder, claim = claimed_folder()
     path = os.path.join(folder, "penstock.zip")
     sys.path.insert(0, path)
     shadowed = {name: sys.modules.pop(name) for name in before if name.split(".")[0] == "penstock"}
@@ -97,3 +115,4 @@ def with_package(package: Any, call: Callable[[str], Any]) -> Any:
         for place in [one for one in list(sys.path_importer_cache) if one.startswith(folder)]:
             sys.path_importer_cache.pop(place, None)
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(claim)

@@ -15,6 +15,7 @@ record contains.
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import tempfile
 from collections import deque
@@ -29,6 +30,7 @@ from penstock.engine.hosting.spark.batch.shuffle_records import (
     has_time,
     sorting_size_of,
 )
+from penstock.engine.hosting.spark.executor_task import claimed_folder
 from penstock.engine.runtime.batch.record_order import KeyNumbers, Piece, in_order, merged
 from penstock.engine.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.engine.runtime.keys import ChannelCache, KeySelection
@@ -172,7 +174,8 @@ class KeySpool:
         self._size = 0
         self._sorting_size = 0
         self._is_sorting = is_by_key
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: str | None = None
+        self._claim = -1
         self._spread: list[_Spread] = []
 
     def add(self, record: bytes) -> None:
@@ -218,7 +221,9 @@ class KeySpool:
         for spread in self._spread:
             spread.file.close()
         if self._folder is not None:
-            self._folder.cleanup()
+            shutil.rmtree(self._folder)
+            os.close(self._claim)
+            self._folder = None
 
     # ------------------------------------------------------------------ order
 
@@ -268,7 +273,7 @@ class KeySpool:
         into memory.
         """
         assert self._folder is not None
-        run = RecordFile(*tempfile.mkstemp(prefix="run-", dir=self._folder.name))
+        run = RecordFile(*tempfile.mkstemp(prefix="run-", dir=self._folder))
         gates = {input_index: gate for gate, input_index in enumerate(self._inputs)}
         largest = self._memory // (_MERGE_SHARE * _FAN_IN)
         for input_index, batch in pieces:
@@ -285,10 +290,10 @@ class KeySpool:
     # ------------------------------------------------------------------ disk
 
     def _spill(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix=f"penstock-{os.getpid()}-spool-")
+        self._folder, self._claim = claimed_folder("spool-")
         share = self._memory // len(self._keys)
         self._spread = [
-            _Spread(gate, keys, os.path.join(self._folder.name, f"gate-{gate}"), share)
+            _Spread(gate, keys, os.path.join(self._folder, f"gate-{gate}"), share)
             for gate, keys in enumerate(self._keys)
         ]
         while self._records:

@@ -1,10 +1,18 @@
 """Who is given the error of a job, and when it is shown instead. The law: a user sees it once."""
 
 import gc
+import signal
 
 import pytest
 
-from penstock.engine.hosting.os.waiting import Given, Reader, awaited, owe
+from penstock.engine.hosting.os.waiting import (
+    Given,
+    Interruptible,
+    Reader,
+    awaited,
+    owe,
+    wait_for_end,
+)
 from penstock.engine.model.ids import JobId
 
 JOB = JobId("job of test_waiting")
@@ -75,3 +83,45 @@ def test_each_job_has_its_own_readers(fail, shown):
     assert fail() is Given.LATER
     reader.was_given()
     reader.let_go()
+
+
+class Terminated:
+    """The end of a job, for which SIGTERM comes while it is waited for. It ends when it is suspended."""
+
+    def __init__(self):
+        self.suspended = []
+
+    def is_set(self):
+        return bool(self.suspended)
+
+    def wait(self, timeout=None):
+        if not self.suspended:
+            signal.raise_signal(signal.SIGTERM)
+        return True
+
+    def suspend(self, cause):
+        self.suspended.append(cause)
+        return "the next driver continues it"
+
+
+def test_sigterm_suspends_the_job_and_ends_the_program(capsys):
+    ended = Terminated()
+    job = Interruptible("counts", lambda: None, lambda: "RUNNING", suspend=ended.suspend)
+    with pytest.raises(SystemExit) as exits:
+        wait_for_end(ended, None, job)
+    assert exits.value.code == 128 + signal.SIGTERM
+    assert ended.suspended == ["the driver was told to end (SIGTERM)"]
+    said = "penstock: SIGTERM; job 'counts' is suspended: the next driver continues it.\n"
+    assert capsys.readouterr().err == said
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_programs_own_handler_of_sigterm_stays():
+    ended = Terminated()
+    caught = []
+    former = signal.signal(signal.SIGTERM, lambda *_: caught.append(ended.suspend("")))
+    try:
+        wait_for_end(ended, None, Interruptible("counts", lambda: None, lambda: "RUNNING"))
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    assert len(caught) == 1

@@ -1,7 +1,6 @@
 """What a supervisor leaves in Spark's reused worker: nothing; and what it clears away of the killed."""
 
 import contextlib
-import fcntl
 import json
 import os
 import select
@@ -22,6 +21,7 @@ from penstock.engine.hosting.reporting.logs.settings import LogSettings
 from penstock.engine.hosting.shipping import worker_folders
 from penstock.engine.hosting.shipping.worker_files import WorkerFiles
 from penstock.engine.hosting.shipping.worker_folders import sweep_leftovers
+from penstock.engine.hosting.spark.executor_task import claimed_folder
 from penstock.engine.hosting.taskmanager import child as taskmanager_child
 from penstock.engine.hosting.taskmanager import supervisor
 from penstock.engine.hosting.taskmanager.child import TaskManagerChild
@@ -340,24 +340,27 @@ def test_folders_of_another_user_stay(shared, dead_pid, monkeypatch):
 
 
 def test_a_folder_in_use_in_another_container_stays(shared, dead_pid):
-    """Its process id means nothing here; its lock does."""
-    used = folder(shared, f"penstock-{dead_pid}-abc")
-    with worker_folders.claimed(str(used / "penstock.zip")):
-        sweep_leftovers()
-        assert used.exists()
+    """Its process id means nothing here; its lock does. It has none while it has another name."""
+    made, claim = claimed_folder("spool-")
+    assert worker_folders.FOLDER.fullmatch(os.path.basename(made))
+    used = shared / f"penstock-{dead_pid}-abc"
+    os.rename(made, used)
+    (shared / "penstock-made-abc").mkdir()
     sweep_leftovers()
-    assert not used.exists()
+    assert used.exists()
+    os.close(claim)
+    sweep_leftovers()
+    assert sorted(os.listdir(shared)) == ["penstock-made-abc"]
 
 
-def test_a_folder_in_place_of_the_archive_is_in_use_and_swept_too(shared, dead_pid, tmp_path):
+def test_a_folder_in_place_of_the_archive_is_swept_and_what_it_links_to_stays(
+    shared, dead_pid, tmp_path
+):
     package = tmp_path / "package"
     package.mkdir()
     used = shared / f"penstock-{dead_pid}-abc"
     (used / "penstock.zip").mkdir(parents=True)
     os.symlink(package, used / "penstock.zip" / "penstock")
-    with worker_folders.claimed(str(used / "penstock.zip")):
-        sweep_leftovers()
-        assert used.exists()
     sweep_leftovers()
     assert not used.exists()
     assert package.exists()
@@ -376,13 +379,6 @@ def test_supervising_sweeps_first_and_a_folder_that_cannot_be_listed_is_no_error
     assert not dead.exists()
     monkeypatch.setattr(tempfile, "tempdir", str(shared / "nowhere"))
     assert "could not reach" in supervise(config(), child)
-
-
-def test_the_lock_is_gone_with_the_supervisor(archive):
-    with worker_folders.claimed(archive):
-        pass
-    with open(archive, "rb") as claim:
-        assert fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB) is None, "else: BlockingIOError"
 
 
 # ---------------------------------------------------------------------- what user functions print
