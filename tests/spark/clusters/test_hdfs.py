@@ -97,7 +97,6 @@ def order_of(folder, *more, **settings):
     program, place = folder / "program.py", f"{FILES}/{folder.name}"
     program.write_text(COUNTS)
     settings["execution.checkpointing.dir"] = f"{place}/checkpoints{FEW_TRIES}"
-    settings["restart-strategy.exponential-delay.max-backoff"] = "1 s"
     arguments = (f"{FILES}/numbers{FEW_TRIES}", f"{place}/out{FEW_TRIES}", str(folder), *more)
     return (*run_order(program, settings), *arguments)
 
