@@ -2,12 +2,16 @@
 
 import contextlib
 import json
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
+import pyspark
 import pytest
 import yaml
 
-from tests.tools.kubernetes import kubernetes
+from tests.tools.kubernetes import HOST, kubernetes
 from tests.tools.output_files import committed_lines
 from tests.tools.waiting import wait_until
 
@@ -44,26 +48,43 @@ counts = keyed.reduce(lambda a, b: (a[0], a[1] + b[1]))
 counts.map(lambda pair: f"{pair[0]} {pair[1]} {socket.gethostname()}").sink_to(sink)
 env.execute("counts")
 """
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "kubernetes.md"
 EXPECTED = sorted((number % 97, number // 97 + 1) for number in range(10_000))
+NAME = str.maketrans("_[]", "---")
 SMALL = {"cpu": "200m", "memory": "600Mi"}
 """For this machine's few cores."""
 
 
-class Namespace:
-    """`shared`: what its pods see as /shared."""
+def commands_of(title):
+    """Of the guide, under this title: its indented lines."""
+    _, _, text = GUIDE.read_text().partition(f"\n## {title}\n")
+    lines = text.partition("\n## ")[0].replace("\\\n", "").splitlines()
+    found = [line.strip() for line in lines if line.startswith("    ")]
+    assert found, f"the guide has no commands under {title!r}"
+    return found
 
-    def __init__(self, cluster, name, folder):
+
+class Namespace:
+    """`shared`: what its pods see as /shared. Commands of the guide are run in `folder`, which has the manifests for this machine.
+
+    `settings`: of Spark, over those of the manifests.
+    """
+
+    def __init__(self, cluster, name, folder, settings):
         self.cluster, self.name, self.shared = cluster, name, folder / "shared"
-        self._folder = folder
+        self.folder = folder
         self.shared.mkdir()
         for one in (folder, *folder.parents[:2]):
             one.chmod(0o755)  # The pods' user is another one.
         self.shared.chmod(0o777)  # As many a volume is at first.
         cluster.kubectl("create", "namespace", name)
-        program = folder / "counts.py"
-        program.write_text(PROGRAM)
-        self.kubectl("create", "configmap", "counts", f"--from-file={program}")
-        self.apply({
+        chosen = json.loads(Path(cluster.environment["KUBECONFIG"]).read_text())
+        chosen["contexts"][0]["context"]["namespace"] = name
+        (folder / "kubeconfig").write_text(json.dumps(chosen))
+        self.environment = cluster.environment | {"KUBECONFIG": str(folder / "kubeconfig")}
+        self._write_manifests(settings)
+        (folder / "counts.py").write_text(PROGRAM)
+        volume = {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
             "metadata": {"name": name},
@@ -73,32 +94,50 @@ class Namespace:
                 "hostPath": {"path": str(self.shared)},
                 "claimRef": {"namespace": name, "name": "shared"},
             },
-        })
-        for file in ("access", "storage", "network", "disruption"):
-            self.kubectl("apply", "-f", str(MANIFESTS / f"{file}.yaml"))
+        }
+        self.kubectl("apply", "-f", "-", input=json.dumps(volume))
+        self.run_guide("A namespace")
+
+    def _write_manifests(self, settings):
+        copies = shutil.copytree(MANIFESTS, self.folder / "examples" / "kubernetes")
+        conf = copies / "settings.yaml"
+        found = yaml.safe_load(conf.read_text())
+        own = {"spark.kubernetes.executor.request.cores": "0.2"} | settings
+        lines = "".join(f"{name} {value}\n" for name, value in own.items())
+        found["data"]["spark-defaults.conf"] += lines
+        conf.write_text(yaml.safe_dump(found))
+        for file in ("job.yaml", "deployment.yaml"):
+            found = yaml.safe_load((copies / file).read_text())
+            (driver,) = found["spec"]["template"]["spec"]["containers"]
+            driver["resources"]["requests"] = SMALL
+            (copies / file).write_text(yaml.safe_dump(found))
+
+    def run_guide(self, title, **replaced):
+        """Run the commands that the guide has under this title. Those that follow something are left out."""
+        for command in commands_of(title):
+            words = [replaced.get(word, word) for word in shlex.split(command)]
+            if "--follow" in words or "port-forward" in words:
+                continue
+            target = words[-1] if words[-2] == ">" else None
+            words = words[: -2 if target else None]
+            done = self.cluster.sandbox.run(*words, env=self.environment, cwd=self.folder)
+            assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+            if target:
+                (self.folder / target).write_text(done.stdout)
 
     def kubectl(self, *words, **more):
         return self.cluster.kubectl("-n", self.name, *words, **more)
 
-    def apply(self, *manifests):
-        text = "---\n".join(json.dumps(one) + "\n" for one in manifests)
-        self.kubectl("apply", "-f", "-", input=text)
-
-    def settings(self, **more):
-        """Spark's settings of the manifests. `more`: over them, with `__` for a dot."""
-        found = yaml.safe_load((MANIFESTS / "settings.yaml").read_text())
-        conf = found["data"]["spark-defaults.conf"]
-        own = {"spark.kubernetes.executor.request.cores": "0.2"}
-        own |= {name.replace("__", "."): value for name, value in more.items()}
-        conf += "".join(f"{name} {value}\n" for name, value in own.items())
-        found["data"]["spark-defaults.conf"] = conf
-        return found
-
-    def start(self, manifest="job.yaml", **settings):
-        found = yaml.safe_load((MANIFESTS / manifest).read_text())
-        (driver,) = found["spec"]["template"]["spec"]["containers"]
-        driver["resources"]["requests"] = SMALL
-        self.apply(self.settings(**settings), found)
+    @contextlib.contextmanager
+    def started(self, *words):
+        """kubectl, until it is left."""
+        with self.cluster.sandbox.start(
+            "kubectl", *words, env=self.environment, stdout=subprocess.PIPE
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def pods(self, selector):
         """By name. `selector`: of labels."""
@@ -158,16 +197,18 @@ def cluster():
 
 @pytest.fixture
 def namespace(cluster, tmp_path, request):
-    name = request.node.originalname.removeprefix("test_").replace("_", "-")[:40]
-    made = Namespace(cluster, name, tmp_path)
+    """`settings`: a mark with settings of Spark."""
+    name = request.node.name.removeprefix("test_").translate(NAME)[:40].strip("-")
+    settings = getattr(request, "param", {})
+    made = Namespace(cluster, name, tmp_path, settings)
     yield made
+    made.kubectl("delete", "deployments,jobs,pods", "--all", "--force", "--grace-period=0")
     cluster.kubectl("delete", "namespace", name, "--wait=false")
-    made.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
 
 
 def test_each_taskmanager_is_in_an_executors_pod(namespace):
-    """And the job is looked at from its driver's pod, and by a forwarded port."""
-    namespace.start()
+    """And the job is looked at from its driver's pod."""
+    namespace.run_guide("A bounded job")
     namespace.wait_for_trap()
     inside = ("exec", namespace.driver(), "--", "penstock")
     assert "counts" in namespace.kubectl(*inside, "list")
@@ -186,7 +227,7 @@ def test_each_taskmanager_is_in_an_executors_pod(namespace):
 
 
 def test_an_executor_deleted_by_force_costs_no_row(namespace):
-    namespace.start()
+    namespace.run_guide("A bounded job")
     namespace.wait_for_trap()
     first, _ = namespace.executors()
     namespace.kubectl("delete", "pod", first, "--force", "--grace-period=0")
@@ -197,7 +238,7 @@ def test_an_executor_deleted_by_force_costs_no_row(namespace):
 
 
 def test_a_driver_deleted_by_force_is_followed_by_one_that_takes_its_job_over(namespace):
-    namespace.start()
+    namespace.run_guide("A bounded job")
     namespace.wait_for_trap()
     former, executors = namespace.driver(), set(namespace.executors())
     namespace.kubectl("delete", "pod", former, "--force", "--grace-period=0")
@@ -208,46 +249,70 @@ def test_a_driver_deleted_by_force_is_followed_by_one_that_takes_its_job_over(na
 
 
 def test_a_driver_that_is_told_to_end_gives_its_job_to_the_next_one(namespace):
-    namespace.start("deployment.yaml")
+    """It is looked at and forwarded to as the guide says. The second driver ends the job."""
+    namespace.kubectl("create", "configmap", "counts", f"--from-file={namespace.folder}/counts.py")
+    namespace.run_guide("An unbounded job")
     namespace.wait_for_trap()
+    namespace.run_guide("Look at a job")
     former = namespace.driver()
-    log = namespace.cluster.sandbox.start(
-        "kubectl", "-n", namespace.name, "logs", "-f", former,
-        env=namespace.cluster.environment, stdout=-1,
-    )  # fmt: skip
-    namespace.kubectl("rollout", "restart", "deployment/counts")
-    said = log.communicate(timeout=LIMIT_S)[0].decode()
+    with namespace.started("logs", "--follow", former) as log:
+        namespace.kubectl("rollout", "restart", "deployment/counts")
+        said = log.communicate(timeout=LIMIT_S)[0].decode()
     assert "penstock: SIGTERM; job 'counts' is suspended: the next driver continues it." in said
     namespace.let_go()
-    done = lambda: len(list((namespace.shared / "out").rglob("[!.]*"))) > 2  # noqa: E731
-    namespace.wait_until(lambda: "took over" in namespace.log() or done(), "nobody goes on")
+    namespace.wait_until(lambda: "FINISHED" in namespace.log(), "nobody ends the job")
+    assert namespace.results()
+
+
+def test_the_dashboard_is_reached_by_a_forwarded_port(namespace):
+    namespace.run_guide("A bounded job")
+    namespace.wait_for_trap()
+    (command,) = [one for one in commands_of("Look at a job") if "port-forward" in one]
+    words = command.replace("deployment/", "job/").split()
+    with namespace.started(*words[1:]):
+        curl = ("curl", "-s", "http://localhost:8081/jobs/overview")
+        namespace.wait_until(
+            lambda: '"counts"' in namespace.cluster.sandbox.run(*curl).stdout, "no answer"
+        )
+    namespace.let_go()
+    namespace.wait_for_job()
+
+
+def test_in_cluster_mode_spark_makes_the_drivers_pod(namespace):
+    namespace.kubectl("create", "configmap", "counts", f"--from-file={namespace.folder}/counts.py")
+    namespace.let_go()
+    own = {"k8s://https://kubernetes.default.svc": f"k8s://https://{HOST}"}
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    namespace.run_guide("spark-submit in cluster mode", **own, **{"spark-submit": str(submit)})
+    pods = namespace.results()
+    assert len(pods) == 2
+    assert pods == set(namespace.executors())
 
 
 def test_a_taskmanager_killed_for_its_memory_says_which_limit(namespace):
-    namespace.start()
     (namespace.shared / "grow").touch()
-    namespace.wait_until(lambda: "memory" in namespace.log(), "nobody says why")
+    namespace.run_guide("A bounded job")
+    namespace.wait_until(lambda: "memoryOverhead" in namespace.log(), "nobody says which limit")
     namespace.let_go()
     namespace.wait_for_job()
     assert namespace.results()
-    said = namespace.kubectl("logs", "job/counts")
-    assert "spark.executor.memoryOverhead" in said
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("namespace", "reason"),
     [
-        ({"spark__kubernetes__executor__request__cores": "50"}, "Unschedulable"),
-        ({"spark__kubernetes__container__image": "nothing:1"}, "ErrImage"),
+        ({"spark.kubernetes.executor.request.cores": "50"}, "Unschedulable: 0/1 nodes"),
+        ({"spark.kubernetes.container.image": "nothing:1"}, "ErrImage"),
     ],
-    ids=["no-room", "no-image"],
+    ids=["room", "image"],
+    indirect=["namespace"],
 )
-def test_why_executors_do_not_come_is_told(namespace, settings, reason):
-    namespace.start(**settings)
+def test_why_executors_do_not_come_is_told(namespace, reason):
+    namespace.run_guide("A bounded job")
     namespace.wait_until(lambda: reason in namespace.log(), "nobody says why")
 
 
 def test_a_quota_is_told_in_its_own_words(namespace):
     namespace.kubectl("create", "quota", "small", "--hard=pods=1")
-    namespace.start()
+    namespace.run_guide("A bounded job")
     namespace.wait_until(lambda: "exceeded quota: small" in namespace.log(), "nobody says why")
