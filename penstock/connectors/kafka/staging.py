@@ -463,7 +463,7 @@ def _described(kafka: Any, shared: Mapping[str, str], topic: str, at: str) -> in
         if rights and module.AclOperation.WRITE not in rights:
             refused = kafka.KafkaError(kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED)
             raise kafka.KafkaException(refused)
-        with suppress(kafka.KafkaException):  # Few users may see it.
+        with suppress(kafka.KafkaException, KeyError):  # Few users may see it, few brokers lack it.
             found = within(LOGIN_TIMEOUT_S + GRACE_S, configs.result, at)
             return int(found["max.message.bytes"].value)
         return None

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -30,6 +30,7 @@ from tests.tools.waiting import wait_until
 JARS = sorted(Path(sys.prefix).glob("kafka-*"))
 """What `make kafka` has fetched."""
 START_S = 60.0
+CLUSTER_ID = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 PROTOCOLS = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -40,17 +41,26 @@ class KafkaBroker:
     """`servers`: where everybody may do everything. `kill`, then `start`: it is there again, with what is on its disk."""
 
     def __init__(
-        self, folder: str, pem: str | None = None, users: Mapping[str, str] | None = None
+        self,
+        folder: str,
+        pem: str | None = None,
+        users: Mapping[str, str] | None = None,
+        controllers: Sequence[str] = (),
+        node: int = 0,
     ) -> None:
-        """`users`: with their passwords, for `locked`: a second listener, with TLS, PLAIN and SCRAM, where they may do what
+        """`controllers`: of a cluster of several brokers, their addresses; this is number `node` of them. `users`: with their passwords, for `locked`: a second listener, with TLS, PLAIN and SCRAM, where they may do what
         `allow` says. `pem`: a file of its key and certificate.
         """
         self._folder = Path(folder)
-        self.port, controller = free_port(), free_port()
+        self.port = free_port()
+        controllers = controllers or (f"127.0.0.1:{free_port()}",)
+        self._copies = len(controllers)
+        voters = ",".join(f"{number}@{at}" for number, at in enumerate(controllers))
+        least = min(2, self._copies)
         self.servers = f"127.0.0.1:{self.port}"
         self._users = dict(users or {})
         self._process: subprocess.Popen[bytes] | None = None
-        own = f"127.0.0.1:{controller}"
+        own = controllers[node]
         listeners = f"PLAINTEXT://{self.servers}"
         locks = []
         if self._users:
@@ -70,16 +80,18 @@ class KafkaBroker:
             ]  # fmt: skip
         (self._folder / "server.properties").write_text(
             "\n".join([
-                "process.roles=broker,controller", "node.id=1",
-                f"controller.quorum.voters=1@{own}", "controller.listener.names=CONTROLLER",
+                "process.roles=broker,controller", f"node.id={node}",
+                f"controller.quorum.voters={voters}", "controller.listener.names=CONTROLLER",
                 f"listeners={listeners},CONTROLLER://{own}", f"advertised.listeners={listeners}",
                 f"listener.security.protocol.map={PROTOCOLS}",
                 f"log.dirs={self._folder}/data", "auto.create.topics.enable=false",
-                "offsets.topic.replication.factor=1", "offsets.topic.num.partitions=1",
-                "transaction.state.log.replication.factor=1", "transaction.state.log.min.isr=1",
+                f"offsets.topic.replication.factor={self._copies}",
+                f"transaction.state.log.replication.factor={self._copies}",
+                f"transaction.state.log.min.isr={least}", "offsets.topic.num.partitions=1",
                 "transaction.state.log.num.partitions=1", "group.initial.rebalance.delay.ms=0",
                 # A segment that is deleted is gone at once, and retention is looked at each second.
                 "log.segment.delete.delay.ms=100", "log.retention.check.interval.ms=1000",
+                "log.cleaner.backoff.ms=200", "log.cleaner.min.cleanable.ratio=0.01",
                 *locks, "",
             ])
         )  # fmt: skip
@@ -87,16 +99,23 @@ class KafkaBroker:
         self._run(
             "kafka.tools.StorageTool",
             "format",
-            f"--cluster-id={_cluster_id()}",
+            f"--cluster-id={CLUSTER_ID}",
             "-c",
             self._settings,
         )
 
     def start(self) -> None:
         """Until it answers."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
         with self._log.open("ab") as log:
             command = [*self._java(), "kafka.Kafka", self._settings]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder)
+
+    def wait(self) -> None:
+        """Until it answers."""
         wait_until(lambda: self._answers() or self._ended(), "no answer", START_S)
         if self._ended():
             raise ServerMissing(self._log.read_text())
@@ -118,7 +137,7 @@ class KafkaBroker:
     def create(self, topic: str, partitions: int = 1, **settings: str) -> None:
         """`settings`: of the topic, with __ for each dot."""
         config = {key.replace("__", "."): value for key, value in settings.items()}
-        new = NewTopic(topic, partitions, 1, config=config)
+        new = NewTopic(topic, partitions, self._copies, config=config)
         admin = self._admin()  # it ends with its last reference, and what it was asked with it
         admin.create_topics([new])[topic].result(WAIT_S)
 
@@ -190,10 +209,6 @@ class KafkaBroker:
         return False
 
 
-def _cluster_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-
-
 @contextlib.contextmanager
 def running_kafka(
     pem: str | None = None, users: Mapping[str, str] | None = None
@@ -206,3 +221,22 @@ def running_kafka(
             yield server
         finally:
             server.kill()
+
+
+@contextlib.contextmanager
+def running_kafka_cluster(count: int) -> Generator[list[KafkaBroker]]:
+    """So many brokers, each with a copy of each partition."""
+    controllers = [f"127.0.0.1:{free_port()}" for _ in range(count)]
+    with contextlib.ExitStack() as stack:
+        nodes = []
+        for number in range(count):
+            folder = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix=f"penstock-kafka{number}-")
+            )
+            nodes.append(KafkaBroker(folder, controllers=controllers, node=number))
+            stack.callback(nodes[-1].kill)
+        for one in nodes:
+            one.launch()
+        for one in nodes:
+            one.wait()
+        yield nodes
