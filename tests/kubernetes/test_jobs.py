@@ -120,7 +120,8 @@ class Namespace:
                 continue
             target = words[-1] if words[-2] == ">" else None
             words = words[: -2 if target else None]
-            done = self.cluster.sandbox.run(*words, env=self.environment, cwd=self.folder)
+            there = ("sh", "-c", 'cd "$0" && exec "$@"', str(self.folder))
+            done = self.cluster.sandbox.run(*there, *words, env=self.environment)
             assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
             if target:
                 (self.folder / target).write_text(done.stdout)
