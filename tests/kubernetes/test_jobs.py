@@ -74,14 +74,9 @@ class Namespace:
         self.cluster, self.name, self.shared = cluster, name, folder / "shared"
         self.folder = folder
         self.shared.mkdir()
-        for one in (folder, *folder.parents[:2]):
-            one.chmod(0o755)  # The pods' user is another one.
         self.shared.chmod(0o777)  # As many a volume is at first.
-        cluster.kubectl("create", "namespace", name)
-        chosen = json.loads(Path(cluster.environment["KUBECONFIG"]).read_text())
-        chosen["contexts"][0]["context"]["namespace"] = name
-        (folder / "kubeconfig").write_text(json.dumps(chosen))
-        self.environment = cluster.environment | {"KUBECONFIG": str(folder / "kubeconfig")}
+        config = shutil.copy(cluster.environment["KUBECONFIG"], folder)
+        self.environment = cluster.environment | {"KUBECONFIG": config}
         self._write_manifests(settings)
         (folder / "counts.py").write_text(PROGRAM)
         volume = {
@@ -95,7 +90,7 @@ class Namespace:
                 "claimRef": {"namespace": name, "name": "shared"},
             },
         }
-        self.kubectl("apply", "-f", "-", input=json.dumps(volume))
+        cluster.kubectl("apply", "-f", "-", input=json.dumps(volume))
         self.run_guide("A namespace")
 
     def _write_manifests(self, settings):
@@ -115,7 +110,10 @@ class Namespace:
     def run_guide(self, title, **replaced):
         """Run the commands that the guide has under this title. Those that follow something are left out."""
         for command in commands_of(title):
-            words = [replaced.get(word, word) for word in shlex.split(command)]
+            words = [
+                replaced.get(word, word)
+                for word in shlex.split(command.replace("streams", self.name))
+            ]
             if "--follow" in words or "port-forward" in words:
                 continue
             target = words[-1] if words[-2] == ">" else None
@@ -282,7 +280,7 @@ def test_the_dashboard_is_reached_by_a_forwarded_port(namespace):
 def test_in_cluster_mode_spark_makes_the_drivers_pod(namespace):
     namespace.kubectl("create", "configmap", "counts", f"--from-file={namespace.folder}/counts.py")
     namespace.let_go()
-    own = {"k8s://https://kubernetes.default.svc": f"k8s://https://{HOST}"}
+    own = {"k8s://https://api.example.com:6443": f"k8s://https://{HOST}"}
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     namespace.run_guide("spark-submit in cluster mode", **own, **{"spark-submit": str(submit)})
     pods = namespace.results()

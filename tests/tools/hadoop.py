@@ -14,7 +14,7 @@ from tests.tools.waiting import wait_until
 
 JARS = sorted(Path(sys.prefix).glob("hadoop-*"))
 """What `make hadoop` has fetched."""
-START_S = 60.0
+START_S = 120.0
 OF_FILES = ("namenode", "datanode")
 DAEMONS = {
     "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
@@ -22,6 +22,7 @@ DAEMONS = {
     "resourcemanager": "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager",
     "nodemanager": "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
 }
+STATE_STORE = "org.apache.hadoop.yarn.server.resourcemanager.recovery.FileSystemRMStateStore"
 FILES = "hdfs://127.0.0.1:9000"
 LOG = """
 log4j.rootLogger=INFO,all
@@ -66,6 +67,11 @@ class Hadoop:
                 "yarn.resourcemanager.hostname": "127.0.0.1",
                 "yarn.nodemanager.hostname": "127.0.0.1",
                 "yarn.nodemanager.bind-host": "127.0.0.1",
+                # One that is started again is the same to the ResourceManager.
+                "yarn.nodemanager.address": "127.0.0.1:45454",
+                "yarn.resourcemanager.recovery.enabled": "true",
+                "yarn.resourcemanager.store.class": STATE_STORE,
+                "yarn.resourcemanager.fs.state-store.uri": f"file://{self._folder}/resourcemanager",
                 "yarn.nodemanager.local-dirs": self._folder / "local",
                 # A container's folder of logs has to be absolute.
                 "yarn.nodemanager.log-dirs": self._folder / "logs",
@@ -99,11 +105,17 @@ class Hadoop:
             if name in names:
                 wait_until(ready, f"the {name} waits for its node: {self._folder}", START_S)
 
-    def start_one(self, name: str) -> None:
+    def start_one(self, name: str, *options: str) -> None:
+        """`options`: -Dkey=value, other than in the files."""
         with (self._folder / f"{name}.log").open("ab") as log:
             self._daemons[name] = self.sandbox.start(
-                *self._java(name), env=self.environment, stdout=log, stderr=log
+                *self._java(name), *options, env=self.environment, stdout=log, stderr=log
             )
+
+    def restart(self, name: str, *options: str) -> None:
+        """As after `kill -9`. `options`: as of `start_one`."""
+        self.kill(name)
+        self.start_one(name, *options)
 
     def kill(self, name: str) -> None:
         """As `kill -9`."""
@@ -126,6 +138,16 @@ class Hadoop:
 
     def _has_datanode(self) -> bool:
         return b"Registered DN" in (self._folder / "namenode.log").read_bytes()
+
+    def has_node_again(self) -> bool:
+        """Whether the node has registered with a ResourceManager that was started again."""
+        log = (self._folder / "resourcemanager.log").read_bytes()
+        return b"Node Transitioned from NEW to RUNNING" in log.rpartition(b"STARTUP_MSG:")[2]
+
+    def tool(self, main_class: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run one of the programs of Hadoop."""
+        java = ("java", "-cp", f"{self._conf}:{JARS[-1]}/*", main_class)
+        return self.sandbox.run(*java, *arguments, env=self.environment)
 
     def _has_node(self) -> bool:
         log = (self._folder / "resourcemanager.log").read_bytes()

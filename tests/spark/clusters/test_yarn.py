@@ -26,7 +26,7 @@ SETTINGS = {
 }
 # A keyed count; each result ends with the container that it was made in. Where a file is named, the
 # first task that comes to number 5,000 makes it, and kills the first Java program above it, which is
-# the executor, or takes more and more memory, or waits for its own end.
+# the executor, or takes more and more memory; and waits for its own end, or for another file.
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
@@ -51,17 +51,23 @@ def trap(pair):
         if pid:
             os.kill(pid, signal.SIGKILL)
         hoard = []
-        while True:
+        while not (sprung[2:] and Path(sprung[2]).exists()):
             if sprung[1:] == ["hoards"]:
                 hoard.append(b"x" * (32 << 20))
-            time.sleep(0.05 if hoard else 60)
+            time.sleep(0.05)
+        return pair
+    return pair
+
+def paced(pair):
+    if sprung:
+        time.sleep(0.0005)  # Checkpoints are completed before the trap.
     return pair
 
 env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
 env.enable_checkpointing(500)
 sink = FileSink.for_row_format(out, Encoder.simple_string_encoder()).build()
 pairs = env.from_collection([(number % 97, 1, number) for number in range(10_000)])
-keyed = pairs.rebalance().map(trap).key_by(lambda pair: pair[0])
+keyed = pairs.map(paced).rebalance().map(trap).key_by(lambda pair: pair[0])
 counts = keyed.reduce(lambda a, b: (a[0], a[1] + b[1]))
 texts = counts.map(lambda pair: f"{pair[0]} {pair[1]} {os.environ.get('CONTAINER_ID')}")
 texts.sink_to(sink)
@@ -76,14 +82,32 @@ def yarn():
         yield running
 
 
-def run(yarn, folder, *more, **settings):
+def order(folder, *more, **settings):
     program = folder / "counts.py"
     program.write_text(PROGRAM)
     conf = [f"--conf={key}={value}" for key, value in (SETTINGS | settings).items()]
     conf.append(f"-Dexecution.checkpointing.dir=file://{folder}/checkpoints")
     penstock = (str(Path(sys.executable).with_name("penstock")), "run", "--master", "yarn", *conf)
-    order = (*penstock, str(program), "--", str(folder / "out"), *more)
-    return yarn.sandbox.run(*order, env=yarn.environment, cwd=folder)
+    return (*penstock, str(program), "--", str(folder / "out"), *more)
+
+
+def run(yarn, folder, *more, **settings):
+    command = order(folder, *more, **settings)
+    return yarn.sandbox.run(*command, env=yarn.environment, cwd=folder)
+
+
+def meanwhile(yarn, folder, what, command):
+    """Do `what` when a task has come to the trap. Returns: how the command ends, and what it said."""
+    with (folder / "said").open("wb") as log:
+        driver = yarn.sandbox.start(
+            *command, env=yarn.environment, cwd=folder, stdout=log, stderr=log
+        )
+    try:
+        wait_until((folder / "sprung").exists, "no task comes to the trap", LIMIT_S)
+        what()
+        return driver.wait(LIMIT_S), (folder / "said").read_text()
+    finally:
+        driver.kill()
 
 
 def submission(folder, *more, **settings):
@@ -132,8 +156,6 @@ def test_a_container_that_is_killed_for_memory_is_reported_in_yarns_words(yarn, 
     (lost,) = [line for line in said.splitlines() if "lost TaskManager" in line]
     assert re.search(r"executor \d has ended: .* \d.\d GB of 1.3 GB physical memory used", lost)
     assert "Consider boosting spark.executor.memoryOverhead" in lost
-    name, _, cause = lost.partition("lost ")[2].partition(": ")
-    assert f"restarting after: {name} is lost: {cause}" in said
 
 
 def test_more_memory_than_yarn_has_is_said_in_its_words_without_frames(yarn, tmp_path):
@@ -173,3 +195,59 @@ def test_a_killed_driver_is_started_again_and_takes_its_job_over(yarn, tmp_path)
     lines = lines_of(tmp_path)
     assert sorted((key, count) for key, count, _ in lines) == EXPECTED
     assert {container.split("_")[-2] for _, _, container in lines} >= {"02"}
+
+
+def test_a_nodemanager_that_is_killed_and_started_again_costs_no_row(yarn, tmp_path):
+    """It keeps nothing of its containers: they are killed, their folders removed, and others come."""
+    command = order(tmp_path, str(tmp_path / "sprung"))
+    code, said = meanwhile(yarn, tmp_path, lambda: yarn.restart("nodemanager"), command)
+    assert code == 0, said
+    lines = lines_of(tmp_path)
+    assert sorted((key, count) for key, count, _ in lines) == EXPECTED
+    assert {container.split("_")[-2] for _, _, container in lines} >= {"02"}
+
+
+def test_a_resourcemanager_that_is_started_again_with_its_state_costs_nothing(yarn, tmp_path):
+    over = tmp_path / "over"
+
+    def restart():
+        yarn.restart("resourcemanager")
+        wait_until(yarn.has_node_again, "the node does not come back", LIMIT_S)
+        over.touch()
+
+    command = order(tmp_path, str(tmp_path / "sprung"), "waits", str(over))
+    code, said = meanwhile(yarn, tmp_path, restart, command)
+    assert code == 0, said
+    lines = lines_of(tmp_path)
+    assert sorted((key, count) for key, count, _ in lines) == EXPECTED
+    assert len({container for _, _, container in lines}) == 2
+    assert "lost TaskManager" not in said
+
+
+def test_a_resourcemanager_that_has_forgotten_the_application_ends_the_job_which_can_go_on(
+    yarn, tmp_path
+):
+    forgets = "-Dyarn.resourcemanager.recovery.enabled=false"
+    command = order(tmp_path, str(tmp_path / "sprung"))
+    code, said = meanwhile(
+        yarn, tmp_path, lambda: yarn.restart("resourcemanager", forgets), command
+    )
+    assert code == 1
+    assert "no TaskManager can be started any more: the SparkSession was stopped" in said
+    assert "a ResourceManager without recovery was started again" in said
+    (kept,) = re.findall(r"its newest checkpoint is kept: (\S+)\. Begin with it by", said)
+    assert (Path(kept.removeprefix("file://")) / "_metadata").exists()
+
+
+def test_in_safe_mode_the_job_is_refused_in_one_sentence(yarn, tmp_path):
+    admin = "org.apache.hadoop.hdfs.tools.DFSAdmin"
+    yarn.tool(admin, "-safemode", "enter")
+    try:
+        done = run(yarn, tmp_path)
+    finally:
+        yarn.tool(admin, "-safemode", "leave")
+    assert done.returncode == 1
+    _, why, _, log = done.stderr.splitlines()
+    assert why.startswith("penstock: Spark did not start: Cannot create directory ")
+    assert why.endswith("Name node is in safe mode.")
+    Path(log.removeprefix("Its log: ")).unlink()

@@ -124,7 +124,7 @@ _FROZEN_TIMEOUT: Final = TaskManagerOptions.FROZEN_TIMEOUT
 _BEATS_PER_SILENCE: Final = 5
 _BEATS_TO_ANSWER: Final = 3
 _LAST_WORDS_S: Final = 0.3
-_WHY_GONE_S: Final = 2.0
+_WHY_GONE_S: Final = 5.0
 """How long a cluster manager may take to say why it has ended an executor: YARN and Kubernetes know a second later."""
 _ASK_AGAIN_S: Final = 0.1
 _STACKS_S: Final = 2.0
@@ -377,16 +377,19 @@ class TaskManagerWatch:
         _LOG.warning("job=%s taskmanager=%s %s cause=%s", job_id, resource_id, what, cause)
 
     def _on_start_failed(self, resource_id: ResourceId, cause: str) -> None:
-        """Fail the job after several failed starts in a row, because further ones will not help."""
+        """Fail the job after several failed starts in a row, or without its host, because further ones will not help."""
         self._log(resource_id, "START_FAILED", cause)
         self._observer.observe(TaskManagerLost(resource_id, f"did not start: {cause}"))
         self._failed_starts += 1
         self._shell.feed_resources(messages.TaskManagerStartFailed(resource_id, cause, now_ms()))
-        if self._failed_starts < _START_FAILURES_MAX:
+        gone = self.provider.gone()
+        if gone is None and self._failed_starts < _START_FAILURES_MAX:
             return
         text = (
             f"NoResourceAvailable: {self._failed_starts} TaskManagers in a row could not be "
             f"started. The last one: {cause}\n  on: {self.provider.describe()}"
         )
+        if gone is not None:
+            text = f"no TaskManager can be started any more: {gone}"
         failure = messages.FailureInfo("NoResourceAvailable", text, is_recoverable=False)
         self._shell.feed_job(messages.FailJob(failure, now_ms()))

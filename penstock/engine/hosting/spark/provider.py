@@ -23,7 +23,13 @@ from penstock.engine.hosting.shipping.worker_files import WorkerFiles
 from penstock.engine.hosting.spark.background_jobs import BackgroundJobs, body_of, package_for
 from penstock.engine.hosting.spark.checks import LOCAL, is_true
 from penstock.engine.hosting.spark.session_workers import idle_workers, make_room
-from penstock.engine.hosting.spark.slots import STOPPED, SparkSlots, configuration_of, executors_of
+from penstock.engine.hosting.spark.slots import (
+    ENDED_BY_YARN,
+    STOPPED,
+    SparkSlots,
+    configuration_of,
+    executors_of,
+)
 from penstock.engine.hosting.taskmanager_order import TaskManagerOrder, TaskSettings, WorkerOrder
 from penstock.engine.model.errors import NoResourceAvailable
 from penstock.engine.model.ids import ResourceId
@@ -218,7 +224,9 @@ class SparkPlace:
         return sum(-(-size_of.cpus_for(s) // per_task) * n for s, n in taskmanagers.items())
 
     def gone(self) -> str | None:
-        return STOPPED if self.spark_slots.is_stopped() else None
+        if not self.spark_slots.is_stopped():
+            return None
+        return ENDED_BY_YARN if self.context.master == "yarn" else STOPPED
 
     def changes(self) -> HostChanges:
         return self._executors.changes

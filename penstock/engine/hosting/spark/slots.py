@@ -199,6 +199,10 @@ def executors_of(context: SparkContext) -> list[Any]:
 
 
 STOPPED: Final = "the SparkSession was stopped"
+ENDED_BY_YARN: Final = (
+    f"{STOPPED}, by the program or because YARN has ended the application: it was killed, or a "
+    "ResourceManager without recovery was started again (`yarn application -status` knows)"
+)
 _EXECUTORS_WAIT_S: Final = 5.0
 _SAY_AFTER_S: Final = 3.0
 _FIRST_EXECUTOR_WAIT_S: Final = 30.0  # As long as Spark itself lets a job wait for executors.

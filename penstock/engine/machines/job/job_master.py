@@ -286,6 +286,8 @@ class JobMaster:
         failure = lost_task_manager(event)
         alive = self._slots.lose_task_manager(event.resource_id, failure)
         failed = [vertex for vertex in alive if vertex.state is ExecutionState.FAILED]
+        if event.for_memory:
+            failed = alive  # Also if its peers were first and it restarts already: it has to wait.
         if failed:
             self._failures.on_task_failure(failed, failure)
         elif alive and self._lifecycle.root.failure is not None:

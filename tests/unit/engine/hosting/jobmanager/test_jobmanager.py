@@ -221,6 +221,28 @@ def test_a_connection_that_ends_with_its_executor_is_a_loss_for_the_hosts_reason
     assert asked == ["7"] * (3 if says else 1)
 
 
+@pytest.mark.parametrize(
+    ("gone", "starts", "says"),
+    [
+        (None, 3, "3 TaskManagers in a row could not be started. The last one: refused"),
+        ("Spark has ended", 1, "no TaskManager can be started any more: Spark has ended"),
+    ],
+)
+def test_starts_that_fail_end_the_job_at_the_third_or_when_the_host_is_gone(
+    watched, gone, starts, says
+):
+    watch, shell, _ = watched
+    fed = []
+    shell.feed_job = fed.append
+    watch.provider.gone, watch.provider.describe = lambda: gone, lambda: "a host"
+    for number in range(starts):
+        assert fed == []
+        watch.host_ended(ResourceId(f"tm-{number + 2}"), "refused")
+    (end,) = fed
+    assert says in end.failure.text
+    assert not end.failure.is_recoverable
+
+
 def test_a_pause_of_the_driver_itself_is_no_silence(watched):
     """Heartbeats that came meanwhile are read after the first tick."""
     watch, shell, clock = watched

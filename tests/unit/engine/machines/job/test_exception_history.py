@@ -3,9 +3,11 @@
 from penstock.engine.machines.failover import (
     ExponentialDelayRestart,
     FixedDelayRestart,
+    InfrastructureOnlyRestart,
 )
 from penstock.engine.machines.job_state.job_settings import JobSettings
-from penstock.engine.model.messages import FailJob, FailureInfo
+from penstock.engine.model.ids import ResourceId
+from penstock.engine.model.messages import FailJob, FailureInfo, TaskManagerGone
 from penstock.engine.model.states import ExecutionState as S
 from penstock.engine.model.states import JobStatus
 from tests.tools.machines.job_bench import BROKEN, USER, Bench
@@ -50,6 +52,16 @@ def test_what_fails_while_tasks_are_cancelled_is_kept_beside_it() -> None:
     assert told(bench) == [
         ("ValueError", "FlatMap[1]", [("PartitionConnectionError", "KeyAggSink[0]")])
     ]
+
+
+def test_a_kill_for_memory_waits_also_where_peers_have_reported_it_first() -> None:
+    bench = running(InfrastructureOnlyRestart)
+    bench.report("KeyAggSink[0]", S.FAILED, BROKEN)
+    soon = bench.timers["restart-0"]
+    bench.step(TaskManagerGone(ResourceId("tm2"), "killed", bench.now_ms, for_memory=True))
+    assert soon == 100
+    assert bench.timers["restart-1"] == 1000
+    assert "OutOfMemory" in str(told(bench))
 
 
 def test_a_users_error_behind_a_broken_connection_becomes_the_root() -> None:
