@@ -325,7 +325,9 @@ class Kubernetes:
             )
 
     def end(self) -> None:
-        """Remove cgroups that have no process: ours, and those of former runs that were killed."""
+        """After the sandbox. Remove cgroups that have no process: ours, and those of former runs that were killed."""
+        for process in self._daemons.values():
+            process.wait()
         for own in CGROUPS.glob("*/penstock-*"):
             for folder, _, _ in os.walk(own, topdown=False):
                 with contextlib.suppress(OSError):
