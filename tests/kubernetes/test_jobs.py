@@ -12,11 +12,11 @@ import pyspark
 import pytest
 import yaml
 
-from tests.tools.kubernetes import HOST, kubernetes
+from tests.tools.clusters.kubernetes import HOST, kubernetes
 from tests.tools.output_files import committed_lines
 from tests.tools.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.kubernetes]
+pytestmark = [pytest.mark.server, pytest.mark.kubernetes]
 LIMIT_S = 100
 MANIFESTS = Path(__file__).parents[2] / "examples" / "kubernetes"
 # A keyed count; each result ends with the pod that it was made in. The task that comes to number

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.hadoop import FILES, OF_FILES, hadoop
+from tests.tools.clusters.hadoop import FILES, OF_FILES, hadoop
 from tests.tools.waiting import wait_until
 
 pytestmark = pytest.mark.spark

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.tools.hadoop import hadoop
+from tests.tools.clusters.hadoop import hadoop
 from tests.tools.output_files import committed_lines
 from tests.tools.waiting import wait_until
 

@@ -157,7 +157,7 @@ def wait_for_end(ended: End, timeout_s: float | None, job: Interruptible) -> Non
     except SystemExit:
         if job.suspend is not None and not ended.is_set():
             _LOG.info("RECEIVED SIGNAL 15: SIGTERM. Suspending %s", job.describe())
-            then = job.suspend("the driver was told to end (SIGTERM)")
+            then = job.suspend("SIGTERM ended the driver")
             _say_at_once(f"penstock: SIGTERM; job '{job.name}' is suspended: {then}.\n")
             ended.wait(_SUSPEND_S)
         raise

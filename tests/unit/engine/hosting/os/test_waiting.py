@@ -110,7 +110,7 @@ def test_sigterm_suspends_the_job_and_ends_the_program(capsys):
     with pytest.raises(SystemExit) as exits:
         wait_for_end(ended, None, job)
     assert exits.value.code == 128 + signal.SIGTERM
-    assert ended.suspended == ["the driver was told to end (SIGTERM)"]
+    assert ended.suspended == ["SIGTERM ended the driver"]
     said = "penstock: SIGTERM; job 'counts' is suspended: the next driver continues it.\n"
     assert capsys.readouterr().err == said
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Collection, Generator, Mapping
 from pathlib import Path
 
-from tests.tools.sandbox import Sandbox, sandbox
+from tests.tools.clusters.sandbox import Sandbox, sandbox
 from tests.tools.small_servers import ServerMissing, only_with_the_mark
 from tests.tools.waiting import wait_until
 

@@ -1,5 +1,5 @@
-"""Kubernetes itself: etcd, API server, controllers, scheduler and names in a sandbox; each node has a network namespace, a containerd and
-a kubelet of its own.
+"""Kubernetes itself: etcd, API server, controllers, scheduler and DNS in a sandbox; each node has a network
+namespace, a containerd and a kubelet of its own.
 
 All pods share one network of layer 2: each node's bridge is joined to the first one, which is their
 gateway and has the API server's address. There is no kube-proxy: services are headless.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.tools.certificates import Authority
-from tests.tools.sandbox import Sandbox, sandbox
+from tests.tools.clusters.sandbox import Sandbox, sandbox
 from tests.tools.small_servers import ServerMissing, only_with_the_mark
 from tests.tools.waiting import wait_until
 
@@ -32,7 +32,10 @@ NODE = """
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: {address}
-authentication: {{anonymous: {{enabled: false}}, webhook: {{enabled: false}}, x509: {{clientCAFile: {ca}}}}}
+authentication:
+  anonymous: {{enabled: false}}
+  webhook: {{enabled: false}}
+  x509: {{clientCAFile: {ca}}}
 authorization: {{mode: AlwaysAllow}}  # To whoever has a certificate: the API server.
 cgroupDriver: cgroupfs
 cgroupRoot: {cgroup}
@@ -50,7 +53,6 @@ CONTAINERD = """
 version = 2
 root = "{root}"
 state = "{state}"
-disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.aufs"]
 [grpc]
 address = "{socket}"
 [plugins."io.containerd.grpc.v1.cri"]
