@@ -12,7 +12,7 @@ executor)
     # Spark numbers the JVM's options: SPARK_JAVA_OPT_0 is the first. Java reads them from a file, so that blanks in them stay.
     env | grep '^SPARK_JAVA_OPT_' | sort -t _ -k 4n | sed 's/^[^=]*=//; s/[\\"]/\\&/g; s/.*/"&"/' >/tmp/java-options
     exec java @/tmp/java-options "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
-        -cp "${SPARK_CONF_DIR:-$SPARK_HOME/conf}:$SPARK_HOME/jars/*" \
+        -cp "${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}${SPARK_CONF_DIR:-$SPARK_HOME/conf}:$SPARK_HOME/jars/*" \
         org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
         --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \
         --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \

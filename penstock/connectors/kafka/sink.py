@@ -125,8 +125,10 @@ class KafkaSink(StagingSink):
         if not check_login(settings.properties, where) or topic is None:
             return
         limit = batch_limit(settings.properties, topic, where)
-        if limit is not None and limit < int_of(
-            settings.properties, BATCH_BYTES, BATCH_BYTES_DEFAULT
+        if (
+            limit is not None
+            and BATCH_BYTES not in settings.properties
+            and limit < BATCH_BYTES_DEFAULT
         ):
             properties = {**settings.properties, BATCH_BYTES: str(limit)}
             self.settings = replace(settings, properties=properties)

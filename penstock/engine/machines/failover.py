@@ -298,6 +298,11 @@ class InfrastructureOnlyRestart:
         return self._last is not None and self._last.kind == OUT_OF_MEMORY
 
 
+def grows_for_memory(backoff: RestartBackoff) -> bool:
+    """Whether it counts kills for memory only to wait longer, so that a second word of the same one does no harm."""
+    return isinstance(backoff, (InfrastructureOnlyRestart, CheckpointedRestart))
+
+
 @dataclass(slots=True)
 class CheckpointedRestart:
     """Our default with checkpoints: waits grow, but a lost TaskManager is replaced at once, however

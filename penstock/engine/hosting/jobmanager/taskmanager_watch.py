@@ -55,7 +55,7 @@ class HostWatch:
         self.provider = provider
         self._most = most
         self.staying: dict[ResourceId, str] = {}
-        self.asking: dict[ResourceId, asyncio.Task[None]] = {}
+        self.asking: set[ResourceId] = set()
         self._grown = 0
         self._full_since: int | None = None
 
@@ -124,7 +124,7 @@ _FROZEN_TIMEOUT: Final = TaskManagerOptions.FROZEN_TIMEOUT
 _BEATS_PER_SILENCE: Final = 5
 _BEATS_TO_ANSWER: Final = 3
 _LAST_WORDS_S: Final = 0.3
-_WHY_GONE_S: Final = 5.0
+_WHY_GONE_MS: Final = 5000
 """How long a cluster manager may take to say why it has ended an executor: YARN and Kubernetes know a second later."""
 _ASK_AGAIN_S: Final = 0.1
 _STACKS_S: Final = 2.0
@@ -326,24 +326,35 @@ class TaskManagerWatch:
         """A connection has ended. Wait for the supervisor, which reports why the process ended; or, if it has ended too,
         for what the host says of their executor.
         """
-        asking = self.host.asking
-        if resource_id not in asking:
-            asked = asyncio.get_running_loop().create_task(self._ask_why(resource_id, cause))
-            asking[resource_id] = asked
-            asked.add_done_callback(lambda _: asking.pop(resource_id, None))
-
-    async def _ask_why(self, resource_id: ResourceId, cause: str) -> None:
-        executor = self.host.staying.get(resource_id)
-        if self._shell.links.is_supervised(resource_id):
-            await asyncio.sleep(_LAST_WORDS_S)
+        if resource_id in self.host.asking:
+            return
+        self.host.asking.add(resource_id)
+        wait_s = _LAST_WORDS_S if self._shell.links.is_supervised(resource_id) else 0.0
+        until_ms = now_ms() + _WHY_GONE_MS
         loop = asyncio.get_running_loop()
-        deadline, loss = loop.time() + _WHY_GONE_S, None
-        while executor is not None and resource_id in self._shell.links and not self._is_over():
-            loss = await loop.run_in_executor(None, self.provider.why_gone, executor)
-            if loss is not None or loop.time() >= deadline:
-                break
-            await asyncio.sleep(_ASK_AGAIN_S)
-        loss = loss or HostLoss(cause)
+        loop.call_later(wait_s, self._ask_why, resource_id, cause, until_ms)
+
+    def _ask_why(self, resource_id: ResourceId, cause: str, until_ms: int) -> None:
+        executor = self.host.staying.get(resource_id)
+        if executor is None or resource_id not in self._shell.links or self._is_over():
+            self._end_asking(resource_id, HostLoss(cause))
+            return
+        asked = asyncio.get_running_loop().run_in_executor(None, self.provider.why_gone, executor)
+        asked.add_done_callback(
+            lambda answer: self._on_answer(resource_id, cause, until_ms, answer.result())
+        )
+
+    def _on_answer(
+        self, resource_id: ResourceId, cause: str, until_ms: int, loss: HostLoss | None
+    ) -> None:
+        if loss is None and now_ms() < until_ms:
+            loop = asyncio.get_running_loop()
+            loop.call_later(_ASK_AGAIN_S, self._ask_why, resource_id, cause, until_ms)
+        else:
+            self._end_asking(resource_id, loss or HostLoss(cause))
+
+    def _end_asking(self, resource_id: ResourceId, loss: HostLoss) -> None:
+        self.host.asking.discard(resource_id)
         self.lost(resource_id, loss.cause, for_memory=loss.for_memory)
 
     def host_ended(self, resource_id: ResourceId, cause: str) -> None:

@@ -100,7 +100,7 @@ def open_files(uri: str, *, is_checked: bool = True) -> tuple[Files, str]:
             f"checkpoint directory {uri!r} cannot be opened: {error}. Use a path or a URI "
             "that pyarrow.fs knows (file, s3, gs, hdfs, abfs)."
         ) from error
-    at = uri.find(path)
+    at = uri.find(path, uri.find("://") + 3)  # A host may have the folder's name.
     files = ArrowFiles(system, uri[:at] if at > 0 else "", uri[at + len(path) :], s3_objects(uri))
     return files, path
 

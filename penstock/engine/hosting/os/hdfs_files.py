@@ -233,6 +233,9 @@ class _Writer(_File):
         finally:
             super().close()
 
+    def __del__(self) -> None:
+        """A file that nobody has closed is not complete, and Python's collector must not wait for a server."""
+
 
 def _info_of(path: str, status: Any) -> fs.FileInfo:
     mtime = status.modification_time / 1000

@@ -26,16 +26,19 @@ class ExecutorPods:
         self._context = context
         self._is_kubernetes = str(context.master).startswith("k8s")
         self._found = ""
+        self._asker: threading.Thread | None = None
 
     def reason(self, wait_s: float) -> str:
         """Return why executors do not run, as far as it is known `wait_s` seconds later; "": nothing is known. Never raises."""
         if self._is_kubernetes:
-            asker = threading.Thread(target=self._ask, name="executor-pods", daemon=True)
-            asker.start()
-            asker.join(wait_s)
+            if self._asker is None or not self._asker.is_alive():
+                self._asker = threading.Thread(target=self._ask, name="pods", daemon=True)
+                self._asker.start()
+            self._asker.join(wait_s)
         return self._found
 
     def _ask(self) -> None:
+        self._found = ""
         with contextlib.suppress(Exception):  # Py4J's; the session was stopped; another Spark.
             reasons = Counter(filter(None, map(_reason, self._pods()))).most_common(1)
             self._found = "".join(

@@ -121,6 +121,7 @@ def look_at(context: SparkContext) -> Executors | None:
 # YARN's words, and those of Kubernetes.
 _FOR_MEMORY: Final = re.compile(r"physical memory|OOMKilled", re.IGNORECASE)
 _MOST_OF_REASON: Final = 400
+_REMEDY: Final = "spark.executor.memoryOverhead"
 
 
 def why_gone(context: SparkContext, executor: str) -> HostLoss | None:
@@ -134,7 +135,10 @@ def why_gone(context: SparkContext, executor: str) -> HostLoss | None:
         return None
     words = shortened(" ".join(reason.split()), _MOST_OF_REASON)
     cause = f"executor {executor} has ended: {words}"
-    return HostLoss(cause, _FOR_MEMORY.search(reason) is not None)
+    for_memory = _FOR_MEMORY.search(reason) is not None
+    if for_memory and _REMEDY not in words:
+        cause = f"{cause.rstrip('.')}. Raise {_REMEDY}."
+    return HostLoss(cause, for_memory)
 
 
 # ---------------------------------------------------------------------- provider

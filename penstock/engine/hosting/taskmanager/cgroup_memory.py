@@ -40,10 +40,14 @@ class CgroupMemory:
         self._mount = Path("/")
         with contextlib.suppress(OSError):
             self._find()
-        self._kills = self._count()
+        self._kills = self._newest = self._count()
+
+    def look(self) -> None:
+        """Called in intervals while the process lives, so that `has_killed` is not of another one long ago."""
+        self._kills, self._newest = self._newest, self._count()
 
     def has_killed(self) -> bool:
-        """Whether a process of the cgroup was killed for memory since this object was made."""
+        """Whether a process of the cgroup was killed for memory since the last look but one."""
         return self._count() > self._kills
 
     def describe(self) -> str:
@@ -65,10 +69,11 @@ class CgroupMemory:
         if path is None:
             return
         self._version = _V2 if v1 is None else _V1
-        for line in (self._proc / "self/mountinfo").read_text("utf-8").splitlines():
+        mounts = (self._proc / "self/mountinfo").read_text("utf-8", errors="replace")
+        for line in mounts.splitlines():
             before, _, after = line.partition(" - ")
             root, mount = before.split()[3:5]
-            kind, _, options = after.split(None, 2)
+            kind, _, options = after.split(" ", 2)  # The source may be empty.
             is_v1 = kind == "cgroup" and "memory" in options.split(",")
             if is_v1 if self._version is _V1 else kind == "cgroup2":
                 # A container sees its own cgroup as the mount's root.

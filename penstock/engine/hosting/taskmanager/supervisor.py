@@ -318,6 +318,7 @@ class Supervisor:
         return None
 
     def _beat(self) -> None:
+        self._memory.look()
         # A process that waits for a processor is not frozen.
         self._starved += self._child.was_starved()
         is_stopped = self._child.is_stopped

@@ -16,7 +16,7 @@ from penstock.engine.machines.checkpoints.restore import adopt_max_parallelism
 from penstock.engine.machines.execution.execution import Consequence, ExecutionEvent
 from penstock.engine.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.engine.machines.execution.regions import Regions, ReleaseByRegion
-from penstock.engine.machines.failover import RestartAll, RestartRegions
+from penstock.engine.machines.failover import RestartAll, RestartRegions, grows_for_memory
 from penstock.engine.machines.job.exception_history import ExceptionHistory
 from penstock.engine.machines.job.failure_handler import FailureHandler
 from penstock.engine.machines.job.handed_over import HandedOver, adopt_attempts
@@ -286,7 +286,7 @@ class JobMaster:
         failure = lost_task_manager(event)
         alive = self._slots.lose_task_manager(event.resource_id, failure)
         failed = [vertex for vertex in alive if vertex.state is ExecutionState.FAILED]
-        if event.for_memory:
+        if event.for_memory and grows_for_memory(self._failures.backoff):
             failed = alive  # Also if its peers were first and it restarts already: it has to wait.
         if failed:
             self._failures.on_task_failure(failed, failure)

@@ -28,6 +28,7 @@ from penstock.ops.doctor.findings import (
 CLUSTER = "spark://there:7077"
 ON = "spark.dynamicAllocation.enabled"
 
+KEPT_SIZE = {"spark.kubernetes.allocation.recoveryMode.enabled": "false"}
 PROTECTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 
 
@@ -69,7 +70,11 @@ def test_a_plain_configuration_has_nothing_wrong(master):
             CLUSTER, NO_JOBS, False, "preemption.enabled=false",
         ),
         ({}, "yarn", NO_JOBS, False, "spark.executor.memoryOverhead"),
-        ({}, "k8s://https://there", NO_JOBS, False, "spark.executor.memoryOverhead"),
+        (KEPT_SIZE, "k8s://https://there", NO_JOBS, False, "spark.executor.memoryOverhead"),
+        (
+            {"spark.executor.memoryOverhead": "2g"},
+            "k8s://https://there", NO_JOBS, False, "recoveryMode.enabled=false",
+        ),
         ({"spark.python.worker.reuse": "false"}, CLUSTER, NO_JOBS, True, "reuse=true"),
     ],
 )  # fmt: skip
@@ -112,7 +117,7 @@ def test_settings_that_do_no_harm_are_left_alone(conf, master):
 )
 def test_an_unprotected_network_is_a_warning_that_names_what_is_missing(master, missing):
     conf = {key: value for key, value in PROTECTED.items() if key not in missing}
-    conf["spark.executor.memoryOverhead"] = "2g"
+    conf |= {"spark.executor.memoryOverhead": "2g"} | KEPT_SIZE
     (found,) = configuration_findings(conf, master)
     assert (found.stops, found.is_hint) == (NO_JOBS, False)
     assert [key for key in PROTECTED if f"{key}=true" in found.remedy] == list(missing)

@@ -155,15 +155,13 @@ def _key(settings: Settings) -> bytes:
         return b""
     try:
         with os.fdopen(private_files.open_checked(name), "rb") as file:
-            found = os.fstat(file.fileno())
+            mode = os.fstat(file.fileno()).st_mode
             key = file.read().strip()
     except (OSError, private_files.NotPrivate) as error:
         raise ConfigurationError(
             f"penstock.high-availability.key-file: cannot read {name!r}: {error}"
         ) from error
-    # Kubernetes gives a secret to root, and to the group of the pod (fsGroup) for reading.
-    strangers = 0o077 if found.st_uid == os.geteuid() else 0o037
-    if stat.S_IMODE(found.st_mode) & strangers:
+    if stat.S_IMODE(mode) & 0o077:
         raise ConfigurationError(
             f"penstock.high-availability.key-file: other users may read {name!r}. Run chmod "
             "600 on it."

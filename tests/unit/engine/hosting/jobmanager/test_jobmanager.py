@@ -206,14 +206,16 @@ def test_a_connection_that_ends_with_its_executor_is_a_loss_for_the_hosts_reason
         return says if len(asked) == 3 else None
 
     monkeypatch.setattr(taskmanager_watch, "_ASK_AGAIN_S", 0.0)
-    monkeypatch.setattr(taskmanager_watch, "_WHY_GONE_S", 60.0 if says else 0.0)
-    watch.provider.why_gone, shell.feed_job = why_gone, fed.append
+    monkeypatch.setattr(taskmanager_watch, "_WHY_GONE_MS", 60_000 if says else 0)
+    watch.provider.why_gone = why_gone
     watch.host.staying[TM] = "7"
 
     async def ends():
+        ended = asyncio.Event()
+        shell.feed_job = lambda event: (fed.append(event), ended.set())
         watch.disconnected(TM, "connection closed")
         watch.host_ended(TM, "its worker is gone")
-        await asyncio.gather(*watch.host.asking.values())
+        await ended.wait()
 
     asyncio.run(ends())
     cause = says.cause if says else "connection closed"

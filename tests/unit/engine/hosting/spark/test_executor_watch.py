@@ -128,7 +128,8 @@ def test_why_an_executor_has_ended_is_what_spark_says_in_one_line_and_whether_it
     assert why_gone(context, "0") is None, "Spark does not know it"
     assert why_gone(context, "1") is None, "it is there"
     assert why_gone(context, "2") == HostLoss("executor 2 has ended: Worker shutting down")
-    assert why_gone(context, "3") == HostLoss(f"executor 3 has ended: {YARN}", for_memory=True)
+    cause = f"executor 3 has ended: {YARN} Raise spark.executor.memoryOverhead."
+    assert why_gone(context, "3") == HostLoss(cause, for_memory=True)
     kubernetes = why_gone(context, "4")
     assert kubernetes.for_memory
     assert "137. state: terminated termination reason: OOMKilled" in kubernetes.cause

@@ -64,6 +64,14 @@ def test_a_kill_for_memory_waits_also_where_peers_have_reported_it_first() -> No
     assert "OutOfMemory" in str(told(bench))
 
 
+def test_a_kill_for_memory_counts_once_where_peers_have_reported_it_first() -> None:
+    """A strategy that counts would end the job at the second word of one kill."""
+    bench = running(fixed)
+    bench.report("KeyAggSink[0]", S.FAILED, BROKEN)
+    bench.step(TaskManagerGone(ResourceId("tm2"), "killed", bench.now_ms, for_memory=True))
+    assert [name for name in bench.timers if name.startswith("restart-")] == ["restart-0"]
+
+
 def test_a_users_error_behind_a_broken_connection_becomes_the_root() -> None:
     bench = running(fixed)
     bench.report("KeyAggSink[0]", S.FAILED, BROKEN)

@@ -164,20 +164,6 @@ def test_a_key_file_is_secret_and_long_enough(tmp_path):
         ha_settings_of(settings(tmp_path, **chosen))
 
 
-def test_a_key_file_of_root_may_be_read_by_its_group(tmp_path, monkeypatch):
-    """As Kubernetes gives a secret to a pod with an fsGroup."""
-    file = tmp_path / "key"
-    file.write_bytes(b"0123456789abcdef")
-    os.chown(file, 0, 185)
-    monkeypatch.setattr(os, "geteuid", lambda: 185)
-    chosen = settings(tmp_path, **{"penstock.high-availability.key-file": str(file)})
-    file.chmod(0o440)
-    assert ha_settings_of(chosen).key == b"0123456789abcdef"
-    file.chmod(0o444)
-    with pytest.raises(ConfigurationError, match="other users may read"):
-        ha_settings_of(chosen)
-
-
 def test_a_directory_that_others_write_needs_a_key(tmp_path):
     root = tmp_path / "open"
     root.mkdir()
