@@ -50,6 +50,8 @@ from penstock.engine.model.metrics import Measured
 from penstock.engine.model.program import JobOutcome
 from penstock.engine.model.states import JobStatus
 
+_SUSPEND_S: Final = 3.0
+
 
 class RequirementsRefused(ConfigurationError):
     """The job cannot have this parallelism. The text has a line for each reason."""
@@ -264,9 +266,10 @@ class JobHandle(Requirements):
         self.manager.run_soon(lambda: self.manager.shell.suspend(cause))
 
     def _end_for_now(self, cause: str) -> str:
-        """Suspend, and return how the job is continued."""
-        latest = self.manager.job_master.checkpoints.store.latest
+        """Suspend, and return how the job is continued: its newest checkpoint is known once it has ended."""
         self.suspend(cause)
+        self.manager.ended.wait(_SUSPEND_S)
+        latest = self.manager.job_master.checkpoints.store.latest
         if self.manager.parts.guard.is_recoverable:
             return "the next driver continues it"
         if latest is None:

@@ -25,7 +25,6 @@ _LOG: Final = logging.getLogger(__name__)
 _SLICE_S: Final = 0.5
 """Waiting is split into short waits, so that Ctrl-C reaches the main thread."""
 _CANCEL_S: Final = 10.0
-_SUSPEND_S: Final = 3.0
 
 
 class Given(StrEnum):
@@ -159,7 +158,6 @@ def wait_for_end(ended: End, timeout_s: float | None, job: Interruptible) -> Non
             _LOG.info("RECEIVED SIGNAL 15: SIGTERM. Suspending %s", job.describe())
             then = job.suspend("SIGTERM ended the driver")
             _say_at_once(f"penstock: SIGTERM; job '{job.name}' is suspended: {then}.\n")
-            ended.wait(_SUSPEND_S)
         raise
 
 
@@ -190,7 +188,7 @@ def _end_interrupted(ended: End, job: Interruptible) -> None:
 class Interruptible:
     """A job that Ctrl-C cancels. `status`: returns its state. `instead`: what would have kept its state; "": nothing, because it has
     none. `continues_at`: where it continues instead of being cancelled, and what ends it; "": nowhere. `suspend`: ends the job here
-    for a reason, keeps its checkpoints, and returns how it is continued; None: that cannot be. `is_interrupted`: Ctrl-C was pressed.
+    for a reason, waits a moment for that, keeps its checkpoints, and returns how it is continued; None: that cannot be. `is_interrupted`: Ctrl-C was pressed.
     """
 
     name: str

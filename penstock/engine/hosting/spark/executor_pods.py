@@ -38,13 +38,14 @@ class ExecutorPods:
         return self._found
 
     def _ask(self) -> None:
-        self._found = ""
+        found = ""
         with contextlib.suppress(Exception):  # Py4J's; the session was stopped; another Spark.
             reasons = Counter(filter(None, map(_reason, self._pods()))).most_common(1)
-            self._found = "".join(
+            found = "".join(
                 f"{counted(pods, 'pod')} Pending: {text[:_TEXT].rstrip('.')}"
                 for text, pods in reasons
             )
+        self._found = found
 
     def _pods(self) -> list[Any]:
         """The field is the backend's own. A client of ours would need Spark's settings of authentication again."""

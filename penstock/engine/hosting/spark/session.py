@@ -266,7 +266,9 @@ def errors_to(log_file: Path | None) -> Generator[None, None, None]:
     program, or with the end of the log if no Java lives to say why.
     """
     with contextlib.ExitStack() as redirected:
+        begun = 0  # A log that the user has named has what former programs wrote.
         if log_file is not None:
+            begun = log_file.stat().st_size if log_file.exists() else 0
             redirected.enter_context(_redirected(log_file))
         try:
             yield
@@ -276,8 +278,9 @@ def errors_to(log_file: Path | None) -> Generator[None, None, None]:
             if java is not None:  # Frames of the server's own may stand in its message.
                 what = str(java.getMessage() or java.toString()).partition("\n\tat ")[0]
             if log_file is not None:
-                text = log_file.read_text(encoding="utf-8", errors="replace")
-                if refused := _REFUSED_PODS.findall(text):
+                text = log_file.read_bytes()[begun:].decode(errors="replace")
+                refused = _REFUSED_PODS.findall(text)
+                if refused and "stopped" in what:
                     what = refused[-1]
                 what += (
                     f"\n{text[-_LOG_TAIL:]}" if java is None else f"\nIts log: {_kept(log_file)}"

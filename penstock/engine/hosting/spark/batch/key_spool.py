@@ -221,7 +221,7 @@ class KeySpool:
         for spread in self._spread:
             spread.file.close()
         if self._folder is not None:
-            shutil.rmtree(self._folder)
+            shutil.rmtree(self._folder, ignore_errors=True)
             os.close(self._claim)
             self._folder = None
 
