@@ -13,6 +13,7 @@ import pyspark
 import pytest
 import yaml
 
+from penstock.engine.hosting.taskmanager.child import PROCESS_NAME
 from tests.tools.clusters.kubernetes import HOST, kubernetes
 from tests.tools.output_files import committed_lines
 from tests.tools.waiting import wait_until
@@ -22,10 +23,12 @@ LIMIT_S = 180
 MANIFESTS = Path(__file__).parents[2] / "examples" / "kubernetes"
 # A keyed count; each result ends with the pod that it was made in. The task that comes to number
 # 5,000 says so and waits for a file, until which the test has time; or it takes memory until then.
+# The source is slow as long as another file is there.
 PROGRAM = """
 import socket, time
 from pathlib import Path
-from penstock.common import Encoder
+from penstock.common import Encoder, WatermarkStrategy
+from penstock.connectors.datagen import DataGeneratorSource
 from penstock.connectors.file_system import FileSink
 from penstock.datastream import StreamExecutionEnvironment
 
@@ -41,10 +44,16 @@ def trap(pair):
             time.sleep(0.05)
     return pair
 
+def pair_of(number):
+    if (shared / "slow").exists():
+        time.sleep(0.03)
+    return number % 97, 1, number
+
 env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
 env.enable_checkpointing(500)
 sink = FileSink.for_row_format("/shared/out", Encoder.simple_string_encoder()).build()
-pairs = env.from_collection([(number % 97, 1, number) for number in range(10_000)])
+source = DataGeneratorSource(pair_of, 10_000, batch_size=10)
+pairs = env.from_source(source, WatermarkStrategy.no_watermarks(), "pairs").set_parallelism(1)
 keyed = pairs.rebalance().map(trap).key_by(lambda pair: pair[0])
 counts = keyed.reduce(lambda a, b: (a[0], a[1] + b[1]))
 counts.map(lambda pair: f"{pair[0]} {pair[1]} {socket.gethostname()}").sink_to(sink)
@@ -158,6 +167,24 @@ class Namespace:
         alive = [one for one in pods if "deletionTimestamp" not in one["metadata"]]
         return max(alive, key=lambda one: one["metadata"]["creationTimestamp"])["metadata"]["name"]
 
+    def has_taskmanager(self, pod):
+        try:
+            return self.kubectl("exec", pod, "--", "pgrep", "-f", PROCESS_NAME)
+        except AssertionError:
+            return False
+
+    def where(self, pod):
+        """Its node."""
+        return json.loads(self.kubectl("get", "pod", pod, "-o", "json"))["spec"]["nodeName"]
+
+    def open_ports(self, pod):
+        """Those that other pods reach."""
+        tables = self.kubectl("exec", pod, "--", "cat", "/proc/net/tcp", "/proc/net/tcp6")
+        rows = [line.split() for line in tables.splitlines() if ":" in line]
+        local = [row[1].split(":") for row in rows if row[3] == "0A"]
+        loopback = ("0100007F", f"{'0' * 24}01000000", f"{'0' * 16}FFFF00000100007F")
+        return sorted({int(port, 16) for address, port in local if address not in loopback})
+
     def log(self):
         return self.kubectl("logs", self.driver())
 
@@ -194,10 +221,40 @@ class Namespace:
         return {pod for _, _, pod in lines}
 
 
+# In a pod of its own: it knocks at each port of another one, in plain text and with TLS. It prints what it gets.
+STRANGER = """
+import json, socket, ssl, sys
+unchecked = ssl.create_default_context()
+unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
+got = {}
+for port in sys.argv[2:]:
+    for context in (None, unchecked):
+        try:
+            with socket.create_connection((sys.argv[1], int(port)), timeout=5) as plain:
+                peer = context.wrap_socket(plain) if context else plain
+                peer.sendall(b"GET /jobs/overview HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
+                while data := peer.recv(65536):
+                    got[port] = got.get(port, "") + data.decode("latin-1")
+        except OSError:
+            pass
+print(json.dumps(got))
+"""
+
+
 @pytest.fixture(scope="module")
 def cluster():
     with kubernetes() as running:
         yield running
+
+
+@pytest.fixture
+def second_node(cluster):
+    """Takes no pods yet."""
+    name = cluster.start_node()
+    cluster.kubectl("cordon", name)
+    yield name
+    cluster.kubectl("uncordon", "node1")
+    cluster.kubectl("delete", "node", name)
 
 
 @pytest.fixture
@@ -213,12 +270,19 @@ def namespace(cluster, tmp_path, request):
 
 
 def test_each_taskmanager_is_in_an_executors_pod(namespace):
-    """And the job is looked at from its driver's pod."""
+    """And the job is looked at: from its driver's pod, and through a forwarded port."""
     namespace.run_guide("A bounded job")
     namespace.wait_for_trap()
     inside = ("exec", namespace.driver(), "--", "penstock")
     assert "counts" in namespace.kubectl(*inside, "list")
     executors = set(namespace.executors())
+    (command,) = [one for one in commands_of("Look at a job") if "port-forward" in one]
+    words = command.replace("deployment/", "job/").split()
+    with namespace.started(*words[1:]):
+        curl = ("curl", "-s", "http://localhost:8081/jobs/overview")
+        namespace.wait_until(
+            lambda: '"counts"' in namespace.cluster.sandbox.run(*curl).stdout, "no answer"
+        )
     namespace.let_go()
     namespace.wait_for_job()
     assert namespace.results() == executors
@@ -230,6 +294,28 @@ def test_each_taskmanager_is_in_an_executors_pod(namespace):
         ),
         "executors outlive the driver",
     )
+
+
+def test_a_pod_without_the_jobs_secrets_gets_nothing(namespace):
+    """There is no network policy here: it reaches every port that is not on loopback."""
+    namespace.run_guide("A bounded job")
+    namespace.wait_for_trap()
+    pods = [namespace.driver(), *namespace.executors()]
+    knocks = {}
+    for pod in pods:
+        ports = namespace.open_ports(pod)
+        assert ports
+        address = json.loads(namespace.kubectl("get", "pod", pod, "-o", "json"))["status"]["podIP"]
+        command = ["python3", "-c", STRANGER, address, *map(str, ports)]
+        alone = ("run", f"to-{pod}", "--image=penstock:1", "--restart=Never", "--")
+        namespace.kubectl(*alone, *command)
+    for pod in pods:
+        namespace.wait_until(lambda pod=pod: namespace.kubectl("logs", f"to-{pod}"), "no end")
+        knocks[pod] = json.loads(namespace.kubectl("logs", f"to-{pod}"))
+    assert knocks == dict.fromkeys(pods, {})
+    namespace.let_go()
+    namespace.wait_for_job()
+    assert namespace.results() == set(pods[1:])
 
 
 def test_an_executor_deleted_by_force_costs_no_row(namespace):
@@ -271,18 +357,50 @@ def test_a_driver_that_is_told_to_end_gives_its_job_to_the_next_one(namespace):
     assert namespace.driver() != former
 
 
-def test_the_dashboard_is_reached_by_a_forwarded_port(namespace):
-    namespace.run_guide("A bounded job")
-    namespace.wait_for_trap()
-    (command,) = [one for one in commands_of("Look at a job") if "port-forward" in one]
-    words = command.replace("deployment/", "job/").split()
-    with namespace.started(*words[1:]):
-        curl = ("curl", "-s", "http://localhost:8081/jobs/overview")
-        namespace.wait_until(
-            lambda: '"counts"' in namespace.cluster.sandbox.run(*curl).stdout, "no answer"
-        )
+@pytest.mark.parametrize("namespace", [{"spark.executor.instances": "3"}], indirect=True)
+def test_an_executor_that_is_evicted_gives_its_tasks_away(namespace):
+    """Nothing is repeated."""
+    (namespace.shared / "slow").touch()
     namespace.let_go()
+    namespace.run_guide("A bounded job")
+    namespace.wait_until(lambda: " RUNNING, in " in namespace.log(), "it does not run")
+    first = next(filter(namespace.has_taskmanager, namespace.executors()))
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": first, "namespace": namespace.name},
+    }
+    path = f"/api/v1/namespaces/{namespace.name}/pods/{first}/eviction"
+    namespace.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(eviction))
+    namespace.wait_until(lambda: "moved" in namespace.log(), "its tasks do not move")
+    number = first.rpartition("-")[2]
+    assert f"leaves: Spark decommissions executor {number}\n" in namespace.log()
+    (namespace.shared / "slow").unlink()
     namespace.wait_for_job()
+    assert "restarted" not in namespace.log()
+    assert len(namespace.results()) == 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("namespace", [{"spark.network.timeout": "20s"}], indirect=True)
+def test_a_lost_node_costs_no_row(namespace, second_node):
+    """Its pods run on, and are heard by nobody."""
+    namespace.run_guide("A bounded job")
+    namespace.wait_until(lambda: namespace.where(namespace.driver()) == "node1", "no driver comes")
+    namespace.cluster.kubectl("cordon", "node1")
+    namespace.cluster.kubectl("uncordon", second_node)
+    namespace.wait_for_trap()
+    former = set(namespace.executors())
+    assert {namespace.where(pod) for pod in former} == {second_node}
+    namespace.cluster.kubectl("uncordon", "node1")
+    namespace.cluster.lose_node(second_node)
+    namespace.let_go()
+    text = f"2 pods Terminating, but {second_node} does not answer: Spark waits"
+    namespace.wait_until(lambda: text in namespace.log(), "nobody says why no executor comes")
+    for pod in former:
+        namespace.kubectl("delete", "pod", pod, "--force")
+    namespace.wait_for_job()
+    assert namespace.results() - former
 
 
 def test_in_cluster_mode_spark_makes_the_drivers_pod(namespace):

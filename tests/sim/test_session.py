@@ -26,7 +26,7 @@ from tests.sim.planting import Plants, swap
 SEEDS = range(24)
 MOST_SEEDS = 60
 LIKELY = {
-    "a_cancel_is_forgotten_while_the_job_begins": 35,
+    "a_cancel_is_forgotten_while_the_job_begins": 130,
     "a_closed_session_leaves_its_jobs_running": 2,
     "a_job_with_a_result_is_run_again": 6,
     "a_suspended_job_is_removed_for_good": 2,

@@ -47,12 +47,11 @@ class Started:
     address: str = ""
 
 
-def run_detached(options: argparse.Namespace, conf: Mapping[str, str]) -> int:
-    """Start the program, wait until its job runs, and return the exit code. `conf`: Spark's settings of the command line.
+def run_detached(options: argparse.Namespace) -> int:
+    """Start the program, wait until its job runs, and return the exit code.
 
-    Raises ConfigurationError: there is no such program, Spark would start the driver, or the log file cannot be written.
+    Raises ConfigurationError: there is no such program, or the log file cannot be written.
     """
-    _check_mode(options, conf)
     if not Path(options.script).is_file():
         raise ConfigurationError(f"the program file {options.script!r} does not exist")
     log = new_log(options.log_file, Path(options.script).stem)
@@ -83,16 +82,17 @@ def attached(options: argparse.Namespace) -> list[str]:
     return [*found, options.script, "--", *options.arguments]
 
 
-def _check_mode(options: argparse.Namespace, conf: Mapping[str, str]) -> None:
-    """Raises ConfigurationError: Spark would start the driver on its cluster."""
+def check_mode(options: argparse.Namespace, conf: Mapping[str, str]) -> None:
+    """Raises ConfigurationError: Spark is to start the driver on its cluster, which only `spark-submit` can ask for."""
     if conf.get(_MODE, "client").lower() != "cluster":
         return
     master = f" --master {options.master}" if options.master else ""
+    wait = " --conf spark.yarn.submit.waitAppCompletion=false" if options.detached else ""
     program = shlex.join([options.script, *options.arguments])
     raise ConfigurationError(
-        f"{_MODE} is 'cluster', so Spark starts the driver on the cluster, and nothing has to "
-        f"leave this terminal. Submit the program instead: spark-submit{master} --deploy-mode "
-        f"cluster --conf spark.yarn.submit.waitAppCompletion=false {program}"
+        f"{_MODE} is 'cluster', so Spark has to start the driver on the cluster, but `penstock "
+        f"run` is the driver itself. Submit the program instead: spark-submit{master} "
+        f"--deploy-mode cluster{wait} {program}"
     )
 
 

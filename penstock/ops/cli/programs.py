@@ -27,7 +27,7 @@ from penstock.engine.model.options.rest import HistoryServerOptions
 from penstock.engine.model.options.scheduling import ConsoleOptions, SchedulingOptions
 from penstock.engine.model.program import ProgramSettings
 from penstock.engine.model.states import JobStatus
-from penstock.ops.cli.detached import check_attached, run_detached
+from penstock.ops.cli.detached import check_attached, check_mode, run_detached
 from penstock.ops.cli.doctor import doctor
 from penstock.ops.cli.plan import PlanExecutor, PlanShown, shape_of
 from penstock.ops.cli.remote.texts import answered, complain, show
@@ -62,8 +62,9 @@ def run_command(options: argparse.Namespace) -> int:
             settings = in_session(options, settings)
         elif options.command == "run":
             check_without_session(options)
+            check_mode(options, conf)
             if options.detached:
-                return run_detached(options, conf)
+                return run_detached(options)
             check_attached(options)
         spark_host.set_command_line(settings, conf)
         command = _WITHOUT_PROGRAM.get(options.command)

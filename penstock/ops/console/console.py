@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import os
+import socket
 import sys
 import time
+import urllib.parse
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, TextIO
 
@@ -40,6 +44,7 @@ from penstock.engine.model.messages import (
     RegisterTaskManager,
     ResetSubtasks,
     StartTaskManager,
+    TaskManagersLeaving,
     UserOutput,
 )
 from penstock.engine.model.options.scheduling import ConsoleOptions
@@ -135,6 +140,15 @@ def _who(operator: str, subtasks: Sequence[int]) -> str:
 _MOST_OF_HEADLINE: Final = 2000
 _FOLDED_MS: Final = 10_000
 _STARTS_LONG_S: Final = 2.0
+_IN_A_POD: Final = "KUBERNETES_SERVICE_HOST"
+
+
+def _way_there(address: str) -> str:
+    """A pod's loopback is nobody else's."""
+    found = urllib.parse.urlsplit(address)
+    if _IN_A_POD not in os.environ or found.hostname != "localhost":
+        return ""
+    return f" after `kubectl port-forward {socket.gethostname()} {found.port}`"
 
 
 class Console(JobObserver):
@@ -169,7 +183,7 @@ class Console(JobObserver):
         known = [vertex.parallelism for vertex in job_graph.vertices.values()]
         subtasks = sum(parallelism for parallelism in known if parallelism != UNDECIDED)
         more = ", others decided by the data" if UNDECIDED in known else ""
-        seen = "" if self._address is None else f"; see {self._address}"
+        seen = "" if self._address is None else f"; see {self._address}{_way_there(self._address)}"
         text = f"job '{job_graph.name}': {len(known)} vertices, {subtasks} subtasks{more}{seen}"
         self._say(text)
         if event.ignored_keys:
@@ -187,6 +201,9 @@ class Console(JobObserver):
 
     def on_task_manager_lost(self, event: TaskManagerLost) -> None:
         self._say(f"lost TaskManager {event.resource_id}: {event.cause}")
+
+    def on_task_managers_leaving(self, event: TaskManagersLeaving) -> None:
+        self._say(f"TaskManager {', '.join(event.resource_ids)} leaves: {event.cause}")
 
     def on_slots_missing(self, missing: SlotsMissing) -> None:
         """Print missing slots. The ResourceManager reports them after 10 s, then every 30 s."""
@@ -218,11 +235,16 @@ class Console(JobObserver):
     def on_graph_replaced(self, replaced: GraphReplaced) -> None:
         if replaced.is_first:
             return
-        subtasks = sum(parallelism_of(replaced.job_graph).values())
+        parallelism = parallelism_of(replaced.job_graph)
+        subtasks = sum(parallelism.values())
         if replaced.is_planned:
             kept = sum(one.vertex_id in replaced.kept for one in replaced.former)
             unstopped = f"; {kept} of them did not stop" if kept else ""
-            self._say(f"rescaled from {len(replaced.former)} to {subtasks} subtasks{unstopped}")
+            if Counter(one.vertex_id for one in replaced.former) == parallelism:
+                change = f"moved {subtasks} subtasks to other slots"
+            else:
+                change = f"rescaled from {len(replaced.former)} to {subtasks} subtasks"
+            self._say(f"{change}{unstopped}")
         else:
             self._say_that_it_restarts(subtasks, replaced.checkpoint_id)
 

@@ -29,6 +29,7 @@ from penstock.engine.model.messages import (
     ResetSubtasks,
     TaskIo,
     TaskIoReported,
+    TaskManagersLeaving,
     TriggerCheckpoint,
 )
 from penstock.engine.model.states import ExecutionState, JobStatus
@@ -181,6 +182,9 @@ class JobRecord:
         if known is not None:
             self._taskmanagers[event.resource_id] = replace(known, lost=event.cause)
 
+    def _leaving(self, _event: TaskManagersLeaving, at_ms: int) -> None:
+        self._changed_ms = at_ms
+
     def _slots_missing(self, event: SlotsMissing, _at_ms: int) -> None:
         self._job = replace(self._job, missing_slots=event)
 
@@ -210,9 +214,9 @@ def _story_of(
         more = f": {what} subtasks" if changes else ""
         return StoryEvent(at_ms, StoryKind.RESTART, f"{count} restart from {place}{more}")
     kept = [repr(one.name) for one in event.vertices if one.vertex_id in event.kept]
-    text = f"the job is rescaled at {place}: " + (
-        f"{what} subtasks" if changes else "no vertex has more or fewer subtasks"
-    )
+    text = f"the job moves to other slots at {place}"
+    if changes:
+        text = f"the job is rescaled at {place}: {what} subtasks"
     unstopped = f"; not stopped: {', '.join(kept)}" if kept else ""
     return StoryEvent(at_ms, StoryKind.RESCALE, text + unstopped)
 
@@ -347,6 +351,7 @@ _TAKEN: Final[dict[type, Callable[[JobRecord, Any, int], None]]] = {
     RegisterTaskManager: JobRecord._registered,
     Heartbeat: JobRecord._heard,
     TaskManagerLost: JobRecord._lost,
+    TaskManagersLeaving: JobRecord._leaving,
 }
 RECORDED: Final = frozenset(_TAKEN)
 """The kinds of events that change a record."""

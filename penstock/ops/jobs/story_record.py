@@ -20,6 +20,7 @@ from penstock.engine.model.messages import (
     JobStatusChanged,
     RegisterTaskManager,
     ResetSubtasks,
+    TaskManagersLeaving,
 )
 from penstock.engine.model.states import JobStatus
 from penstock.engine.model.texts.amounts import counted
@@ -28,7 +29,7 @@ from penstock.ops.jobs.lane import NO_LANE, Lane, LaneRecord
 MOST_EVENTS: Final = 1000
 STORIED: Final = frozenset({
     CheckpointEnded, CheckpointRestored, JobStatusChanged, RegisterTaskManager, ResetSubtasks,
-    TaskManagerLost,
+    TaskManagerLost, TaskManagersLeaving,
 })  # fmt: skip
 """The kinds of events that are part of the story."""
 
@@ -140,6 +141,8 @@ def _plain(event: Any) -> tuple[StoryKind, str] | None:
             return StoryKind.TASKMANAGER, text
         case TaskManagerLost():
             return StoryKind.TASKMANAGER, f"TaskManager {event.resource_id} is gone: {event.cause}"
+        case TaskManagersLeaving(names, cause):
+            return StoryKind.TASKMANAGER, f"TaskManager {', '.join(names)} leaves: {cause}"
         case ResetSubtasks():
             count, place = counted(len(event.vertices), "subtask"), place_of(event.checkpoint_id)
             return StoryKind.RESTART, f"{count} restart from {place}"

@@ -6,6 +6,7 @@ gateway and has the API server's address. There is no kube-proxy: services are h
 """
 
 import contextlib
+import itertools
 import json
 import os
 import secrets
@@ -112,16 +113,14 @@ class Kubernetes:
         kubeconfig.write_text(json.dumps(KUBECONFIG))
         self._kubeconfig = kubeconfig
         self._cgroup = f"penstock-{os.getpid()}"
-        self.nodes: list[str] = []
+        self._numbers = itertools.count(1)
 
     def start(self, nodes: int) -> None:
         """Until pods can be started on each node."""
         self._bring_up_network()
         self._start_control_plane()
-        for number in range(1, nodes + 1):
-            self.start_node(number)
-        for name in self.nodes:
-            self._wait(f"{name} is not ready", lambda name=name: self._is_ready(name))
+        for _ in range(nodes):
+            self.start_node()
 
     def kubectl(self, *words: str, **more: Any) -> str:
         """What it prints. Raises AssertionError with its errors."""
@@ -215,7 +214,9 @@ class Kubernetes:
         words = ("kubectl", "get", "--raw", "/readyz")
         self._wait("the API server does not answer", lambda: self._succeeds(*words))
 
-    def start_node(self, number: int) -> None:
+    def start_node(self) -> str:
+        """Returns: its name. It takes pods."""
+        number = next(self._numbers)
         name = f"node{number}"
         folder = self._folder / name
         kept = self.built / name
@@ -284,7 +285,14 @@ class Kubernetes:
             inside=inside,
             name=f"kubelet-{name}",
         )
-        self.nodes.append(name)
+        self._wait(f"{name} is not ready", lambda: self._is_ready(name))
+        return name
+
+    def lose_node(self, name: str) -> None:
+        """Cut its network, and kill its daemons. What is in its pods runs on."""
+        self._must("ip", "link", "set", name, "down")
+        for program in ("kubelet", "containerd"):
+            self._daemons.pop(f"{program}-{name}").kill()
 
     def _import(self, ctr: Sequence[str], image: str, kept: Path) -> None:
         """The node keeps images from one start to the next."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.engine.hosting.jobmanager.machine_shell import (
@@ -49,10 +49,15 @@ class HostWatch:
     """`most`: TaskManagers that the configuration allows; None: any number. `asking`: for lost ones, why their executor has ended."""
 
     def __init__(
-        self, shell: MachineShell, provider: TaskManagerProvider, most: int | None
+        self,
+        shell: MachineShell,
+        provider: TaskManagerProvider,
+        observer: JobObserver,
+        most: int | None,
     ) -> None:
         self._shell = shell
         self.provider = provider
+        self._observer = observer
         self._most = most
         self.staying: dict[ResourceId, str] = {}
         self.asking: set[ResourceId] = set()
@@ -81,13 +86,17 @@ class HostWatch:
             text = "job=%s taskmanager=%s LEAVING cause=executor %s is decommissioned"
             _LOG.warning(text, self._shell.job_id, name, executor)
         if there:
-            event = messages.TaskManagersLeaving(there, "its executor is decommissioned", now_ms())
+            going = ", ".join(sorted({left[name] for name in there}))
+            cause = f"Spark decommissions executor {going}"
+            event = messages.TaskManagersLeaving(there, cause, now_ms())
             self._shell.feed_resources(event)
             self._shell.feed_job(event)
             self.provider.leave(there)
             why = self._shell.master.why_it_stays
             if why is not None:
+                event = replace(event, cause=f"{cause}; the job stays until it is gone: {why}")
                 _LOG.warning("job=%s STAYS until they are gone cause=%s", self._shell.job_id, why)
+            self._observer.observe(event)
 
     def _grow(self, more_slots: int) -> None:
         granted = self.provider.max_taskmanagers()
@@ -184,7 +193,7 @@ class TaskManagerWatch:
         self._beat_every_ms = min(interval_ms, silence_ms // _BEATS_PER_SILENCE)
         self._next_beat_ms = 0
         self._failed_starts = 0
-        self.host = HostWatch(shell, provider, settings.max_taskmanagers)
+        self.host = HostWatch(shell, provider, observer, settings.max_taskmanagers)
 
     # ------------------------------------------------------------------ signs of life
 

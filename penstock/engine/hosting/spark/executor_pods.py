@@ -1,4 +1,4 @@
-"""What Kubernetes says of executors that do not run: no node has room for a pod, its image is missing.
+"""What Kubernetes says of executors that do not run: no node has room for a pod, its image is missing, its node is lost.
 
 Spark only waits for them. Its own client, in the driver's JVM, is asked.
 """
@@ -6,6 +6,7 @@ Spark only waits for them. Its own client, in the driver's JVM, is asked.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import threading
 from collections import Counter
 from typing import Any, Final
@@ -17,6 +18,11 @@ from penstock.engine.model.texts.amounts import counted
 _OF_EXECUTORS: Final = ("spark-role", "executor")
 _APPLICATION: Final = "spark-app-selector"
 _TEXT: Final = 300
+_LATE: Final = dt.timedelta(seconds=5)
+_REMEDY: Final = (
+    "Spark waits until the pods are gone. Remove the node, or delete them with `kubectl delete pod "
+    "--force`"
+)
 
 
 class ExecutorPods:
@@ -42,8 +48,7 @@ class ExecutorPods:
         with contextlib.suppress(Exception):  # Py4J's; the session was stopped; another Spark.
             reasons = Counter(filter(None, map(_reason, self._pods()))).most_common(1)
             found = "".join(
-                f"{counted(pods, 'pod')} Pending: {text[:_TEXT].rstrip('.')}"
-                for text, pods in reasons
+                f"{counted(pods, 'pod')} {text[:_TEXT].rstrip('.')}" for text, pods in reasons
             )
         self._found = found
 
@@ -60,14 +65,18 @@ class ExecutorPods:
 
 def _reason(pod: Any) -> str:
     """Return why the pod does not run; "": it does, or starts."""
-    status = pod.getStatus()
+    status, ends = pod.getStatus(), pod.getMetadata().getDeletionTimestamp()
+    if ends is not None:
+        late = dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(ends)
+        node = pod.getSpec().getNodeName()
+        return "" if late < _LATE else f"Terminating, but {node} does not answer: {_REMEDY}"
     if status.getPhase() != "Pending":
         return ""
     for condition in status.getConditions():
         if condition.getType() == "PodScheduled" and condition.getStatus() == "False":
-            return f"{condition.getReason()}: {condition.getMessage()}"
+            return f"Pending: {condition.getReason()}: {condition.getMessage()}"
     for container in status.getContainerStatuses():
         waiting = container.getState().getWaiting()
         if waiting is not None and waiting.getMessage():
-            return f"{waiting.getReason()}: {waiting.getMessage()}"
+            return f"Pending: {waiting.getReason()}: {waiting.getMessage()}"
     return ""

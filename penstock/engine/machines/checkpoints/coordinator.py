@@ -186,7 +186,12 @@ class CheckpointCoordinator:
         self._request_last(now_ms)
 
     def _request_last(self, now_ms: int) -> None:
-        if self._is_periodic and self.ends.are_all:
+        if self.ends.are_all:
+            self.take_one(now_ms)
+
+    def take_one(self, now_ms: int) -> None:
+        """Take a checkpoint out of turn, if they are taken at intervals."""
+        if self._is_periodic:
             self._intake.add(CheckpointRequest(now_ms))
 
     def on_savepoint_wanted(self, event: messages.TriggerSavepoint) -> None:

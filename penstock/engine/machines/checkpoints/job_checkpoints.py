@@ -85,6 +85,10 @@ class JobCheckpoints:
 
     # ------------------------------------------------------------------ events
 
+    def take_one(self, now_ms: int) -> None:
+        if self.coordinator is not None:
+            self.coordinator.take_one(now_ms)
+
     def take(self, event: messages.CheckpointEvent) -> None:
         coordinator = self.coordinator
         if coordinator is None:

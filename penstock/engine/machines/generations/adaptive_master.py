@@ -144,12 +144,27 @@ class AdaptiveMaster:
             for trigger in self._triggers(event):
                 effects += self._fire(trigger)
             effects += self._timers()
+        effects += self._save_before_they_go(event)
         if self.timeline.is_open:
             self.timeline.end_with(self.generation.status, self._now_ms)
         rescales = None if self.desired is None else self.timeline.take_news()
         if rescales is not None:
             effects.append(messages.RescalesChanged(rescales))
         return effects
+
+    def _save_before_they_go(self, event: messages.JobEvent) -> list[messages.JobEffect]:
+        """TaskManagers that leave may be gone at any time. As long as tasks stay there, for there is no room elsewhere,
+        frequent checkpoints keep small what is repeated then.
+        """
+        is_due = isinstance(event, messages.TimerFired) and event.timer == SAVE_TIMER
+        is_news = is_due or isinstance(event, messages.TaskManagersLeaving)
+        is_seated = self.generation.handover_view.is_seated_on(self.leaving)
+        if not (is_news and is_seated) or self.generation.checkpoints.coordinator is None:
+            return []
+        effects: list[messages.JobEffect] = []
+        if is_due:
+            effects += self.generation.step(GenerationChange(HandoverChanges.take_checkpoint))
+        return [*effects, messages.SetTimer(SAVE_TIMER, self._now_ms + _SAVE_MS)]
 
     def _triggers(self, event: messages.JobEvent) -> Iterator[Trigger]:
         """Yield what the event means, each time after the effects of the former one."""
@@ -197,6 +212,10 @@ class AdaptiveMaster:
         self._begin_rescale(RescaleCause.UPDATE_REQUIREMENT, State.EXECUTING)
         if not was_elastic and self.generation.status is not JobStatus.CREATED:
             self._execute()
+        if (
+            self.generation.handover_view.waits_for_slots
+        ):  # They may never come: it hands nothing over.
+            return effects + self.generation.step(GenerationChange(HandoverChanges.give_up))
         self._ask_manager(lambda manager, now: manager.on_change(now, self._prospect()))
         return effects
 
@@ -349,7 +368,7 @@ class AdaptiveMaster:
             if found is not None:
                 return self._begin(found)
             if self.generation.handover_view.kept:
-                return self.generation.step(GenerationChange(HandoverChanges.give_up_kept))
+                return self.generation.step(GenerationChange(HandoverChanges.give_up))
         return self._wait()
 
     def _begin_rescale(self, cause: RescaleCause, state: State) -> None:
@@ -481,6 +500,9 @@ class RescaleTimeline:
         return hashlib.sha256(f"{self._job_id} {kind} {number}".encode()).hexdigest()[:32]
 
 
+SAVE_TIMER: Final = "save before they go"
+_SAVE_MS: Final = 5000
+"""Kubernetes gives a pod 30 s to end."""
 DECOMMISSION_TIMER: Final = "decommission"
 _RETRY_MS: Final = 10_000
 

@@ -188,6 +188,13 @@ class HandoverChanges:
         return ExecutionState.RUNNING in states and states <= _MAY_BE_IN_A_CHECKPOINT
 
     @property
+    def waits_for_slots(self) -> bool:
+        """Whether tasks that are to run have no slots yet."""
+        is_running = self._state.lifecycle.status is JobStatus.RUNNING
+        states = {vertex.state for vertex in self._state.graph.vertices}
+        return is_running and ExecutionState.SCHEDULED in states
+
+    @property
     def kept(self) -> frozenset[VertexId]:
         """The vertices whose tasks run on into the next generation."""
         lifecycle = self._state.lifecycle
@@ -322,12 +329,16 @@ class HandoverChanges:
         """Take a checkpoint after which all tasks end, except those of `kept` vertices. No edge may join these with others."""
         self._state.checkpoints.hand_over(self._state.event_log.now_ms, kept)
 
+    def take_checkpoint(self) -> None:
+        """Take one out of turn, if the job takes them at intervals."""
+        self._state.checkpoints.take_one(self._state.event_log.now_ms)
+
     def note_handover_failure(self) -> None:
         """It is known that the last handover has failed, and another one may begin."""
         self._state.checkpoints.handover.note_failure()
 
-    def give_up_kept(self) -> None:
-        """The next generation cannot begin while `kept` vertices run. Their tasks end too, and it begins as after a failure."""
+    def give_up(self) -> None:
+        """All tasks end, and the next generation begins as after a failure."""
         self._state.lifecycle.move(JobStatusEvent.RESTARTABLE_FAILURE)
         self._state.lifecycle.awaits_next = True
         for vertex in self._state.graph.vertices:

@@ -29,11 +29,13 @@ def program(tmp_path, monkeypatch):
     return str(path)
 
 
-def test_in_cluster_mode_it_says_how_to_submit(capsys, program, tmp_path):
-    asked = ("run", "-d", "--master", "yarn", "--conf", "spark.submit.deployMode=cluster")
+@pytest.mark.parametrize("detached", [["-d"], []])
+def test_in_cluster_mode_it_says_how_to_submit(capsys, program, tmp_path, detached):
+    asked = ("run", *detached, "--master", "yarn", "--conf", "spark.submit.deployMode=cluster")
     assert main([*asked, program, "--", "--input", "a b"]) == 1
     told = capsys.readouterr().err
     assert "spark-submit --master yarn --deploy-mode cluster" in told
+    assert ("waitAppCompletion" in told) is bool(detached)
     assert f"{program} --input 'a b'" in told
     assert [one.name for one in tmp_path.iterdir()] == ["job.py"]
 

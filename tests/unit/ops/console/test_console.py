@@ -1,5 +1,6 @@
 """What the console says of checkpoints, of restarts, and of what functions log."""
 
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ from penstock.engine.model.checkpoints import CheckpointMetrics, CheckpointType
 from penstock.engine.model.config import Settings
 from penstock.engine.model.graph.job_graph import JobGraph
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, JobId, ResourceId, VertexId
+from penstock.engine.model.job_events import JobSubmitted
 from penstock.engine.model.messages import (
     CheckpointEnded,
     CheckpointFailureReason,
@@ -21,6 +23,7 @@ from penstock.engine.model.messages import (
 from penstock.engine.model.states import JobStatus
 from penstock.ops.console import console as console_module
 from penstock.ops.console.console import Console
+from tests.tools.machines.job_graphs import word_count
 from tests.tools.observation.job_records import ToldJob
 
 
@@ -84,11 +87,53 @@ def test_a_start_that_lasts_is_said_once_and_frightens_nobody(said, monkeypatch)
     assert said(starts) == "penstock: starting 2 TaskManagers\n"
 
 
+@pytest.mark.parametrize(
+    ("variables", "address", "end"),
+    [
+        ({}, "http://localhost:8082", "; see http://localhost:8082\n"),
+        (
+            {"KUBERNETES_SERVICE_HOST": "10.0.0.1"},
+            "http://localhost:8082",
+            "; see http://localhost:8082 after `kubectl port-forward counts-7 8082`\n",
+        ),
+        (
+            {"KUBERNETES_SERVICE_HOST": "10.0.0.1"},
+            "https://counts:8082",
+            "; see https://counts:8082\n",
+        ),
+    ],
+)
+def test_in_a_pod_it_says_how_to_reach_its_loopback(capfd, monkeypatch, variables, address, end):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(socket, "gethostname", lambda: "counts-7")
+    console = Console(Settings({}), ToldJob().now_it_is, address)
+    console.observe(JobSubmitted(word_count(), ()))
+    console.observe(JobEnded(JobStatus.FINISHED, None))
+    assert end in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_first_start_with_the_slots_that_there_are_is_no_restart(said, is_first):
     replaced = GraphReplaced(JobGraph(JobId("j"), "job"), (), 0, None, False, is_first=is_first)
     text = said(lambda console: console.observe(replaced))
     assert ("restarted" in text) is not is_first
+
+
+@pytest.mark.parametrize(
+    ("former", "words"),
+    [((1, 2, 2), "moved 5 subtasks to other slots"), ((2, 1, 2), "rescaled from 5 to 5 subtasks")],
+)
+def test_a_job_that_moves_is_not_rescaled(said, former, words):
+    graph = word_count()
+    names = tuple(
+        ExecutionVertexId(vertex, subtask)
+        for vertex, count in zip(graph.vertices, former, strict=True)
+        for subtask in range(count)
+    )
+    replaced = GraphReplaced(graph, names, 0, 7, is_planned=True)
+    assert words in said(lambda console: console.observe(replaced))
 
 
 def event(subtask, text):

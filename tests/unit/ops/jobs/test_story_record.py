@@ -2,7 +2,7 @@
 
 from penstock.engine.model.ids import ExecutionVertexId
 from penstock.engine.model.job_events import CheckpointRestored, TaskManagerLost
-from penstock.engine.model.messages import ResetSubtasks
+from penstock.engine.model.messages import ResetSubtasks, TaskManagersLeaving
 from penstock.engine.model.messages.checkpoints import CheckpointFailureReason
 from penstock.ops.jobs.story_record import MOST_EVENTS, StoryKind
 from tests.tools.observation.job_records import PLACE, SOURCE, ToldJob, attempt
@@ -14,6 +14,7 @@ def texts(job):
 
 def test_entries_are_in_the_order_of_what_happened():
     job = ToldJob().status("CREATED").registers().status("RUNNING").runs()
+    job.tell(TaskManagersLeaving((PLACE.resource_id,), "Spark decommissions executor 1", 0))
     job.tell(TaskManagerLost(PLACE.resource_id, "no heartbeat"), 5).status("RESTARTING")
     job.tell(ResetSubtasks((ExecutionVertexId(SOURCE, 0),), is_global=False, checkpoint_id=7))
     job.tell(CheckpointRestored(7, "/chk-7"), 3)
@@ -21,13 +22,14 @@ def test_entries_are_in_the_order_of_what_happened():
         "the job is CREATED",
         "TaskManager tm-1 on host-a comes with 2 slots",
         "the job is RUNNING",
+        "TaskManager tm-1 leaves: Spark decommissions executor 1",
         "TaskManager tm-1 is gone: no heartbeat",
         "the job is RESTARTING",
         "1 subtask restart from checkpoint 7",
         "state is restored from checkpoint 7 at /chk-7",
     ]
     story = job.now_it_is().story.events
-    assert [one.at_ms - story[0].at_ms for one in story] == [0, 0, 0, 5, 5, 5, 8]
+    assert [one.at_ms - story[0].at_ms for one in story] == [0, 0, 0, 0, 5, 5, 5, 8]
 
 
 def test_a_status_that_is_told_twice_is_one_entry():
