@@ -382,7 +382,11 @@ def test_an_executor_that_is_evicted_gives_its_tasks_away(namespace):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("namespace", [{"spark.network.timeout": "20s"}], indirect=True)
+@pytest.mark.parametrize(
+    "namespace",
+    [{"spark.network.timeout": "20s", "spark.network.timeoutInterval": "5s"}],
+    indirect=True,
+)
 def test_a_lost_node_costs_no_row(namespace, second_node):
     """Its pods run on, and are heard by nobody."""
     namespace.run_guide("A bounded job")

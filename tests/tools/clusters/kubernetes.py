@@ -47,6 +47,7 @@ evictionHard: {{memory.available: 100Mi, nodefs.available: 1%, imagefs.available
 failSwapOn: false
 localStorageCapacityIsolation: false
 nodeStatusUpdateFrequency: 2s
+podLogsDir: {logs}  # A kubelet removes what is of no pod of its node.
 resolvConf: ""
 imageGCHighThresholdPercent: 100
 """
@@ -262,6 +263,7 @@ class Kubernetes:
                 ca=self._authority.ca,
                 cgroup=f"/{self._cgroup}/{name}",
                 host=HOST,
+                logs=folder / "logs",
                 socket=socket,
             )
         )
