@@ -12,7 +12,7 @@ from penstock.engine.model.ids import JobId, VertexId
 
 
 def driver(folder) -> Election:
-    return Election(HaSettings(folder / "ha", 600, 100, b""), lambda _text: None)
+    return Election(HaSettings(str(folder / "ha"), 600, 100, b""), lambda _text: None)
 
 
 def graph_of(name: str, operators: list[OperatorInfo], parallelism: int = 2) -> JobGraph:

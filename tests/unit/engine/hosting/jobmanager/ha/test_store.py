@@ -1,26 +1,39 @@
-"""What every store of jobs does: a directory, and ZooKeeper."""
+"""What every store of jobs does: a directory, and documents in each place that has them."""
 
 import threading
 
 import pytest
 
+from penstock.engine.hosting.jobmanager.ha.document_store import DocumentJobStore, ObjectDocuments
 from penstock.engine.hosting.jobmanager.ha.settings import ZookeeperSettings, make_private
 from penstock.engine.hosting.jobmanager.ha.store import FileJobStore, LeaseTaken
-from penstock.engine.hosting.jobmanager.ha.zookeeper import ZookeeperJobStore
+from penstock.engine.hosting.jobmanager.ha.zookeeper import ZookeeperDocuments
+from penstock.engine.hosting.os.s3_objects import s3_objects
+from tests.tools.hosting.documents import MemoryDocuments
 from tests.tools.hosting.job_entries import ended, lease
 
 KEY = "k" * 32
 
 
-@pytest.fixture(params=["file", pytest.param("zookeeper", marks=pytest.mark.server)])
+@pytest.fixture(
+    params=["file", "memory", "s3", pytest.param("zookeeper", marks=pytest.mark.server)]
+)
 def store(request, tmp_path):
+    root = tmp_path / "cluster"
+    make_private(str(root), b"")
     if request.param == "file":
-        make_private(tmp_path / "cluster", b"")
-        yield FileJobStore(tmp_path / "cluster")
+        yield FileJobStore(root)
         return
-    quorum = request.getfixturevalue("zookeeper").quorum
-    settings = ZookeeperSettings(quorum, f"/{tmp_path.name}", 5000, 5000, 5000)
-    made = ZookeeperJobStore(settings, tmp_path / "cluster")
+    documents = MemoryDocuments()
+    if request.param == "s3":
+        uri = request.getfixturevalue("object_store").uri("ha")
+        documents = ObjectDocuments(s3_objects(uri, 10), "bucket/ha/cluster")
+    if request.param == "zookeeper":
+        quorum = request.getfixturevalue("zookeeper").quorum
+        documents = ZookeeperDocuments(
+            ZookeeperSettings(quorum, f"/{tmp_path.name}", 5000, 5000, 5000)
+        )
+    made = DocumentJobStore(documents, str(root))
     yield made
     made.close()
 
