@@ -29,13 +29,13 @@ class ConfigMapDocuments:
         """Raises: ConfigurationError: the package kubernetes is missing."""
         self._kubernetes = _kubernetes()
         self._settings = settings
+        self._labels = f"app={settings.cluster_id},configmap-type=high-availability"
 
     def place_of(self, name: str) -> str:
         return f"configmap/{self._name(name)}"
 
     def names(self) -> Iterable[str]:
-        labels = ",".join(f"{name}={value}" for name, value in self._labels().items())
-        found = self._ask("list_namespaced_config_map", (), label_selector=labels)
+        found = self._ask("list_namespaced_config_map", (), label_selector=self._labels)
         before, after = self._name("|").split("|")
         names = [one.metadata.name for one in found.items]
         return [name.removeprefix(before).removesuffix(after) for name in names]
@@ -48,7 +48,8 @@ class ConfigMapDocuments:
 
     def put(self, name: str, data: bytes, version: str | None) -> bool:
         own = self._name(name)
-        metadata = {"name": own, "labels": self._labels(), "resourceVersion": version}
+        labels = dict(label.split("=") for label in self._labels.split(","))
+        metadata = {"name": own, "labels": labels, "resourceVersion": version}
         body = {"metadata": metadata, "data": {_FIELD: data.decode()}}
         if version is None:
             found = self._ask("create_namespaced_config_map", (_CONFLICT,), body=body)
@@ -65,9 +66,6 @@ class ConfigMapDocuments:
 
     def _name(self, name: str) -> str:
         return f"{self._settings.cluster_id}-{name}-config-map"
-
-    def _labels(self) -> dict[str, str]:
-        return {"app": self._settings.cluster_id, "configmap-type": "high-availability"}
 
     def _ask(self, method: str, refusals: tuple[int, ...], **values: Any) -> Any:
         """None: the API server answered with one of these. Raises OSError."""
