@@ -173,8 +173,12 @@ def test_of_two_replicas_one_takes_over_from_a_driver_that_is_cut_off(bucket, na
     namespace.run_guide("An unbounded job")
     namespace.wait_for_trap()
     drivers = namespace.pods("driver=counts")
-    logs = {one: namespace.kubectl("logs", one) for one in drivers}
-    (standby,) = [one for one in drivers if "waiting for its end" in logs[one]]
+
+    def waiting():
+        logs = {one: namespace.kubectl("logs", one) for one in drivers}
+        return [one for one in drivers if "waiting for its end" in logs[one]]
+
+    (standby,) = namespace.wait_until(waiting, "nobody stands by")
     (leader,) = drivers.keys() - {standby}
     address = f"{drivers[leader]['status']['podIP']}/32"
     route = ("ip", "route", "{}", "blackhole", address)

@@ -25,7 +25,7 @@ _REFUSED: Final = _MISSING | {"412", "PreconditionFailed", "409", "ConditionalRe
 
 def s3_objects(uri: str, limit_s: float | None = None) -> S3Objects | None:
     """Return the objects of a URI's server. None: boto3 is not installed, or the URI has options
-    that boto3 does not take. `limit_s`: of each of two tries; None: boto3's own limits.
+    that boto3 does not take. `limit_s`: of a request, which is tried twice; None: boto3's own limits.
     """
     parts = urlsplit(uri)
     query = dict(parse_qsl(parts.query))
@@ -55,7 +55,7 @@ def _client(
         "max_pool_connections": _CONNECTIONS,
     }
     if limit_s is not None:
-        limits = {"connect_timeout": limit_s, "read_timeout": limit_s}
+        limits = {"connect_timeout": limit_s / 2, "read_timeout": limit_s / 2}
         settings |= {**limits, "retries": {"total_max_attempts": 2}}
     if server:
         settings["s3"] = {"addressing_style": "path"}

@@ -101,7 +101,7 @@ class ConfigMapDocuments:
                     "high-availability.type is KUBERNETES, but this driver runs in no pod that has a "
                     f"service account's token, and kubectl has no settings here: {error}"
                 ) from error
-        found.retries = 1  # A connection that was kept may be closed.
+        found.retries = 0  # Each would be logged as a warning.
         api = client.CoreV1Api(client.ApiClient(found))
         return api, self._settings.namespace or own or "default"
 

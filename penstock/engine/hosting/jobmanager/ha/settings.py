@@ -51,7 +51,7 @@ class ZookeeperSettings:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesSettings:
-    """`namespace` None: the pod's own, or kubectl's. `limit_s`: of each of two tries."""
+    """`namespace` None: the pod's own, or kubectl's. `limit_s`: of a request."""
 
     cluster_id: str
     namespace: str | None
@@ -84,8 +84,8 @@ class HaSettings:
 
     @property
     def limit_s(self) -> float:
-        """Of each of two tries to read, and to write, a document: a holder learns in time that its lease is in doubt."""
-        return self.lease_ms / 4000
+        """Of one request to read or to write a document: a holder learns in time that its lease is in doubt."""
+        return self.lease_ms / 2000
 
 
 def ha_settings_of(settings: Settings) -> HaSettings | None:

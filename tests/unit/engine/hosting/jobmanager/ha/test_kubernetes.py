@@ -30,7 +30,7 @@ def test_large_values_may_be_in_any_file_system(tmp_path, place):
     found = ha_settings_of(told)
     before, mark, query = place.partition("?")
     assert found.root == f"{before}/tests{mark}{query}"
-    assert found.elsewhere == KubernetesSettings("tests", None, 0.5)
+    assert found.elsewhere == KubernetesSettings("tests", None, 1.0)
     assert recovery_directory_of(told) == f"{before}/tests-checkpoints{mark}{query}"
 
 
