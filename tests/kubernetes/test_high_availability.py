@@ -16,9 +16,9 @@ from penstock.engine.hosting.jobmanager.ha.settings import KubernetesSettings
 from tests.kubernetes.test_jobs import LIMIT_S, Namespace, cluster, namespace  # noqa: F401
 from tests.tools.clusters.kubernetes import HOST
 from tests.tools.hosting.job_entries import lease
+from tests.tools.hosting.store_laws import *  # noqa: F403
 from tests.tools.relay import Relay
 from tests.tools.waiting import wait_until
-from tests.unit.engine.hosting.jobmanager.ha.test_store import *  # noqa: F403
 
 pytestmark = [pytest.mark.server, pytest.mark.kubernetes]
 KEY = "k" * 32
@@ -145,7 +145,12 @@ def bucket(cluster):  # noqa: F811
 
 
 @pytest.mark.parametrize(
-    "namespace", [IN_BUCKET, IN_CONFIG_MAPS], ids=["bucket", "config_maps"], indirect=True
+    "namespace",
+    [
+        pytest.param(IN_BUCKET, id="bucket", marks=pytest.mark.long),
+        pytest.param(IN_CONFIG_MAPS, id="config_maps"),
+    ],
+    indirect=True,
 )
 def test_a_driver_deleted_by_force_is_followed_by_one(bucket, namespace: Namespace):  # noqa: F811
     """No directory is shared but that of the results and the checkpoints."""
@@ -181,18 +186,21 @@ def test_of_two_replicas_one_takes_over_from_a_driver_that_is_cut_off(bucket, na
     (standby,) = namespace.wait_until(waiting, "nobody stands by")
     (leader,) = drivers.keys() - {standby}
     address = f"{drivers[leader]['status']['podIP']}/32"
-    route = ("ip", "route", "{}", "blackhole", address)
-    cluster = namespace.cluster  # noqa: F811
+
+    def route(action):
+        words = ("ip", "route", action, "blackhole", address)
+        assert namespace.cluster.sandbox.run(*words).returncode == 0
+
+    def has_said(text, *words):
+        return lambda: text in namespace.kubectl("logs", *words)
+
+    route("add")
     try:
-        assert cluster.sandbox.run(*(word.format("add") for word in route)).returncode == 0
+        namespace.wait_until(has_said("is taken over", standby), "nobody takes it over")
         namespace.wait_until(
-            lambda: "is taken over" in namespace.kubectl("logs", standby), "nobody takes it over"
+            has_said("JobSuspendedError", "--previous", leader), "it is not fenced"
         )
         namespace.let_go()
         namespace.wait_until(namespace.results, "nobody ends the job")
     finally:
-        cluster.sandbox.run(*(word.format("delete") for word in route))
-    namespace.wait_until(
-        lambda: "JobSuspendedError" in namespace.kubectl("logs", leader), "it is not fenced"
-    )
-    assert namespace.results()
+        route("delete")
