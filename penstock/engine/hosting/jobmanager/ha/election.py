@@ -10,6 +10,7 @@ JobResultStore); differs: one lease for each job, not one for the process.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
 import json
 import os
@@ -132,11 +133,22 @@ class Election:
             entry = self.store.take(entry, lease) if is_free else None
         return None if entry is None else self._keep(entry, lease, asked)
 
-    def claim(self, key: str, fresh: SubmittedJob) -> Claim | Ended:
+    def watch(self, key: str) -> Standby:
+        """Look at the lease of a job, if it has one. Its time counts from here, also when nobody looks meanwhile: each
+        renewal leaves a trace.
+        """
+        standby = Standby()
+        with contextlib.suppress(OSError):
+            entry = self.store.find(key)
+            lease = None if entry is None else self.store.lease(entry)
+            if entry is not None and lease is not None:
+                standby.watch.may_take(entry.path.name, lease, read_instant().steady_ms)
+        return standby
+
+    def claim(self, key: str, fresh: SubmittedJob, standby: Standby) -> Claim | Ended:
         """Wait, without limit, while another driver runs the job. Returns: a claim, or how the job
         ended at the other driver.
         """
-        standby = Standby()
         while (found := self._look(key, fresh, standby)) is None:
             time.sleep(self._settings.poll_s)
         return found
