@@ -13,7 +13,7 @@ from kubernetes.config import kube_config
 from penstock.engine.hosting.jobmanager.ha.document_store import DocumentJobStore
 from penstock.engine.hosting.jobmanager.ha.kubernetes import ConfigMapDocuments
 from penstock.engine.hosting.jobmanager.ha.settings import KubernetesSettings
-from tests.kubernetes.test_jobs import LIMIT_S, Namespace, cluster, namespace  # noqa: F401
+from tests.kubernetes.test_jobs import LIMIT_S, cluster, namespace  # noqa: F401
 from tests.tools.clusters.kubernetes import HOST
 from tests.tools.hosting.job_entries import lease
 from tests.tools.hosting.store_laws import *  # noqa: F403
@@ -100,7 +100,7 @@ def test_two_clusters_of_a_namespace_do_not_meet(store, name, tmp_path):
     other.close()
 
 
-def test_a_missing_right_is_told_in_the_words_of_the_api_server(cluster, folder, tmp_path):  # noqa: F811
+def test_a_missing_right_is_told_in_the_servers_words(cluster, folder, tmp_path):  # noqa: F811
     with reached(cluster, folder, "--as=system:serviceaccount:default:default"):
         refused = store_of("refused", tmp_path)
         words = "namespace 'default': configmaps .* is forbidden: User .* cannot get resource"
@@ -152,7 +152,7 @@ def bucket(cluster):  # noqa: F811
     ],
     indirect=True,
 )
-def test_a_driver_deleted_by_force_is_followed_by_one(bucket, namespace: Namespace):  # noqa: F811
+def test_a_driver_deleted_by_force_is_followed_by_one(bucket, namespace):  # noqa: F811
     """No directory is shared but that of the results and the checkpoints."""
     namespace.run_guide("A bounded job")
     namespace.wait_for_trap()
@@ -167,7 +167,7 @@ def test_a_driver_deleted_by_force_is_followed_by_one(bucket, namespace: Namespa
 
 
 @pytest.mark.parametrize("namespace", [IN_CONFIG_MAPS], ids=["config_maps"], indirect=True)
-def test_of_two_replicas_one_takes_over_from_a_driver_that_is_cut_off(bucket, namespace: Namespace):  # noqa: F811
+def test_of_two_replicas_one_takes_over_from_one_cut_off(bucket, namespace):  # noqa: F811
     """Its executors still reach it, and their tasks would go on."""
     (namespace.shared / "stay").touch()
     namespace.kubectl("create", "configmap", "counts", f"--from-file={namespace.folder}/counts.py")

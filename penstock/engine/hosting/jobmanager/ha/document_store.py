@@ -8,10 +8,10 @@ There is one document for each job key. Its fields:
     ended     how the last job of this key ended, for drivers that waited for it
     write     is another one with every write
 
-Taking over writes another term. Every step of a holder replaces exactly the version in which the holder has read its own
-term. So what a former driver still tries is refused, and no time passes between checking and acting. As in the other
-store, those who wait measure the lease. A writer that gets no answer, or whose client has tried twice, finds `write` in the
-document if it was written.
+Taking over writes another term. Every step of a holder replaces exactly the version in which the holder has read its
+own term. So what a former driver still tries is refused, and no time passes between checking and acting. As in the
+other store, those who wait measure the lease. A writer that gets no answer, or whose client has tried twice, finds
+`write` in the document if it was written.
 
 Decides nothing. Source: Flink KubernetesStateHandleStore (large values in the HA directory), KubernetesLeaderElector.
 """
@@ -262,16 +262,17 @@ class ObjectDocuments:
 
     def _check(self) -> None:
         probe = f"{self._folder}/probe-{secrets.token_hex(8)}"
-        is_new = self._objects.put_if(probe, b"1", None)
+        self._objects.put_if(probe, b"1", None)
         is_refused = not self._objects.put_if(probe, b"2", None)
         is_stale = is_refused and not self._objects.put_if(probe, b"3", '"0"')
         self._objects.remove(probe)
-        if not (is_new and is_stale):
+        if not is_stale:
+            condition = "If-Match" if is_refused else "If-None-Match"
             raise ConfigurationError(
                 f"high-availability.storageDir: the object store of {self._folder} ignores "
-                f"{'If-Match' if is_refused else 'If-None-Match'} when an object is written, so two "
-                "drivers could lead one job. Use a store that has conditional writes (Amazon S3 has "
-                "them), a directory that all drivers share, or another high-availability.type."
+                f"{condition} when an object is written, so two drivers could lead one job. Use "
+                "a store that has conditional writes (Amazon S3 has them), a directory that all "
+                "drivers share, or another high-availability.type."
             )
 
     def names(self) -> Iterable[str]:

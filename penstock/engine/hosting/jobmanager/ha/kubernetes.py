@@ -1,7 +1,8 @@
-"""The documents of jobs in Kubernetes: ConfigMaps, which its API server replaces on condition that their resourceVersion is still the same.
+"""The documents of jobs in Kubernetes: ConfigMaps, replaced on condition that their resourceVersion is still the same.
 
-They have the labels that Flink gives its own: `kubectl get configmaps -l app=<cluster-id>,configmap-type=high-availability`. The driver may
-get, list, create and update ConfigMaps of its namespace. Source: Flink KubernetesStateHandleStore, Fabric8FlinkKubeClient (checkAndUpdateConfigMap).
+They have Flink's labels: `kubectl get configmaps -l app=<cluster-id>,configmap-type=high-availability`. The driver may
+get, list, create and update ConfigMaps of its namespace. Source: Flink KubernetesStateHandleStore,
+Fabric8FlinkKubeClient (checkAndUpdateConfigMap).
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ class ConfigMapDocuments:
                 own = config.list_kube_config_contexts()[1]["context"].get("namespace")
             except config.ConfigException as error:
                 raise ConfigurationError(
-                    "high-availability.type is KUBERNETES, but this driver runs in no pod that has a "
-                    f"service account's token, and kubectl has no settings here: {error}"
+                    "high-availability.type is KUBERNETES, but this driver runs in no pod that has "
+                    f"a service account's token, and kubectl has no settings here: {error}"
                 ) from error
         found.retries = 0  # Each would be logged as a warning.
         api = client.CoreV1Api(client.ApiClient(found))
