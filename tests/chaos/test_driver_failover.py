@@ -70,9 +70,9 @@ def trap(value):
     return value
 
 configuration = Configuration()
+configuration.set_string("high-availability.storageDir", str(folder / "ha"))
 for key, value in json.loads((folder / "settings").read_text()).items():
     configuration.set_string(key, value)
-configuration.set_string("high-availability.storageDir", str(folder / "ha"))
 env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2)
 sink = FileSink.for_row_format(str(folder / "out"), Encoder.simple_string_encoder())
 numbers = env.from_collection(list(range({VALUES}))).rebalance().map(trap)
@@ -297,6 +297,34 @@ def test_of_two_standbys_on_zookeeper_one_takes_over_and_both_get_the_result(
     (result,) = {one.result() for one in standbys}
     assert result.startswith("result ")
     check_output(tmp_path)
+
+
+def test_a_stopped_driver_whose_job_is_in_a_bucket_is_fenced_and_one_of_two_standbys_takes_over(
+    drivers, tmp_path, object_store
+):
+    settings = SETTINGS | {"high-availability.storageDir": object_store.uri("ha")}
+    (tmp_path / "settings").write_text(json.dumps(settings))
+    first = drivers("first")
+    (tmp_path / "reached").read_text()
+    standbys = [drivers("second"), drivers("third")]
+    for one in standbys:
+        assert one.hears("waiting for its end"), one.said
+    first.send(signal.SIGSTOP)
+    for one in standbys:
+        assert one.wait() == 0, one.said
+    assert sum("is taken over" in one.said for one in standbys) == 1
+    (result,) = {one.result() for one in standbys}
+    assert result.startswith("result ")
+    check_output(tmp_path)
+    first.send(signal.SIGCONT)
+    assert first.wait() == 1
+    assert "JobSuspendedError" in first.said
+    assert "has taken it over" in first.said
+    assert not first.result()
+    check_output(tmp_path)
+    (left,) = object_store.objects()
+    assert left.startswith(f"ha/{CLUSTER}/jobs/"), "how it has ended, for those who waited"
+    assert not (tmp_path / "ha").exists()
 
 
 # ------------------------------------------------------------------ how a job ends

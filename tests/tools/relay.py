@@ -60,10 +60,10 @@ def closed_by_peer(sock: socket.socket) -> bool:
 
 
 class Relay:
-    """Passes connections on to `target`. A context manager; both ends of all connections are closed at its end."""
+    """Passes connections on to `target`, a port or a Unix socket. A context manager; both ends of all connections are closed at its end."""
 
     def __init__(
-        self, target: tuple[str, int], to_target: Change = as_it_is, back: Change = as_it_is
+        self, target: tuple[str, int] | str, to_target: Change = as_it_is, back: Change = as_it_is
     ) -> None:
         self._target = target
         self._changes = (to_target, back)
@@ -94,10 +94,17 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._server.accept()
-                far = socket.create_connection(self._target)
+                far = self._connect()
                 self._sockets += [near, far]
                 self._start(self._pass_on, near, far, self._changes[0])
                 self._start(self._pass_on, far, near, self._changes[1])
+
+    def _connect(self) -> socket.socket:
+        if not isinstance(self._target, str):
+            return socket.create_connection(self._target)
+        far = socket.socket(socket.AF_UNIX)
+        far.connect(self._target)
+        return far
 
     def _pass_on(self, source: socket.socket, target: socket.socket, change: Change) -> None:
         at = 0

@@ -174,10 +174,14 @@ def _add_recovery(commands: Any) -> argparse.ArgumentParser:
     takes_over.add_argument(
         "--storage-dir", required=True, help=HighAvailabilityOptions.STORAGE_DIR.key
     )
-    takes_over.add_argument(
+    place = takes_over.add_mutually_exclusive_group()
+    place.add_argument(
         "--zookeeper",
         metavar="HOST:PORT,...",
         help="high-availability.zookeeper.quorum, if jobs are stored in ZooKeeper",
+    )
+    place.add_argument(
+        "--kubernetes", action="store_true", help="if jobs are stored in ConfigMaps of Kubernetes"
     )
     return takes_over
 

@@ -121,6 +121,8 @@ def store_settings(options: argparse.Namespace) -> dict[str, str]:
     if options.zookeeper is not None:
         found[HighAvailabilityOptions.TYPE.key] = "ZOOKEEPER"
         found[HighAvailabilityOptions.ZOOKEEPER_QUORUM.key] = options.zookeeper
+    if options.kubernetes:
+        found[HighAvailabilityOptions.TYPE.key] = "KUBERNETES"
     return found
 
 

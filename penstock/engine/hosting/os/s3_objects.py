@@ -19,11 +19,13 @@ _MARK: Final = "penstock-part"
 _CONNECTIONS: Final = 32
 _AT_ONCE: Final = 1000
 """Of `DeleteObjects` and `ListObjectsV2`."""
+_MISSING: Final = frozenset({"404", "NoSuchKey", "NotFound"})
+_REFUSED: Final = _MISSING | {"412", "PreconditionFailed", "409", "ConditionalRequestConflict"}
 
 
-def s3_objects(uri: str) -> S3Objects | None:
+def s3_objects(uri: str, limit_s: float | None = None) -> S3Objects | None:
     """Return the objects of a URI's server. None: boto3 is not installed, or the URI has options
-    that boto3 does not take.
+    that boto3 does not take. `limit_s`: of a request, which is tried twice; None: boto3's own limits.
     """
     parts = urlsplit(uri)
     query = dict(parse_qsl(parts.query))
@@ -32,11 +34,16 @@ def s3_objects(uri: str) -> S3Objects | None:
     if importlib.util.find_spec("boto3") is None:
         return None
     answer = tuple(sorted(query.items()))
-    return S3Objects(lambda: _client(parts.username, parts.password, answer))
+    return S3Objects(lambda: _client(parts.username, parts.password, answer, limit_s))
 
 
 @functools.lru_cache(maxsize=16)
-def _client(user: str | None, password: str | None, query: tuple[tuple[str, str], ...]) -> Any:
+def _client(
+    user: str | None,
+    password: str | None,
+    query: tuple[tuple[str, str], ...],
+    limit_s: float | None,
+) -> Any:
     """A client is safe for any thread, and slow to make, so it is made when it is needed."""
     import boto3
     from botocore.config import Config
@@ -47,6 +54,9 @@ def _client(user: str | None, password: str | None, query: tuple[tuple[str, str]
         "request_checksum_calculation": "when_required",
         "max_pool_connections": _CONNECTIONS,
     }
+    if limit_s is not None:
+        limits = {"connect_timeout": limit_s / 2, "read_timeout": limit_s / 2}
+        settings |= {**limits, "retries": {"total_max_attempts": 2}}
     if server:
         settings["s3"] = {"addressing_style": "path"}
     return boto3.session.Session().client(
@@ -85,6 +95,39 @@ class S3Objects:
             client = self._client()
             client.copy({"Bucket": bucket, "Key": key}, to_bucket, to_key)
             client.delete_object(Bucket=bucket, Key=key)
+
+    # ------------------------------------------------------------------ writes on condition
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of all objects right below a folder."""
+        bucket, key = _parted(folder)
+        with _os_errors(f"list {folder}"):
+            names = [
+                one.removeprefix(f"{key}/") for one in _keys(self._client(), bucket, f"{key}/")
+            ]
+        return [name for name in names if "/" not in name]
+
+    def get(self, path: str) -> tuple[bytes, str] | None:
+        """Return an object and its tag. None: there is no such object."""
+        bucket, key = _parted(path)
+        found: dict[str, Any] = {}
+
+        def read() -> None:
+            answer = self._client().get_object(Bucket=bucket, Key=key)
+            found.update(data=answer["Body"].read(), etag=answer["ETag"])
+
+        with _os_errors(f"read {path}"):
+            return (found["data"], found["etag"]) if _unless(_MISSING, read) else None
+
+    def put_if(self, path: str, data: bytes, etag: str | None) -> bool:
+        """Write an object that has this tag; None: that does not exist. False: the server refused it."""
+        bucket, key = _parted(path)
+        condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
+        with _os_errors(f"write {path}"):
+            return _unless(
+                _REFUSED,
+                lambda: self._client().put_object(Bucket=bucket, Key=key, Body=data, **condition),
+            )
 
     # ------------------------------------------------------------------ uploads in parts
 
@@ -144,7 +187,7 @@ class S3Objects:
         found: dict[str, Any] = {}
         with _os_errors(f"look at {path}"):
             if not _unless(
-                {"404", "NoSuchKey", "NotFound"},
+                _MISSING,
                 lambda: found.update(self._client().head_object(Bucket=bucket, Key=key)),
             ):
                 return None

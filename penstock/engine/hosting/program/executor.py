@@ -160,9 +160,11 @@ class ClusterExecutor:
         ha = ha_settings_of(settings)
         if ha is None:
             return self.streaming.start(job, settings, JobGuard())
+        election, key = Election(ha, say), key_of(job.graph, fixed_job_id(settings))
+        standby = election.watch(key)  # The lease of a lost driver runs out while Spark starts.
         self.streaming.provider(job, settings)  # Announce only a job that this driver can run.
         with self.streaming.standing_by(settings):
-            found = Election(ha, say).claim(key_of(job.graph, fixed_job_id(settings)), job)
+            found = election.claim(key, job, standby)
         if isinstance(found, Ended):
             return ended_elsewhere(found)
         lend_frames(found.job, job)

@@ -135,12 +135,12 @@ class HighAvailabilityOptions(OptionGroup, title="High availability"):
     """How another driver takes over a job whose driver is gone."""
 
     TYPE = text("high-availability.type", "NONE", former="high-availability recovery.mode")
-    """NONE, FILE or ZOOKEEPER: with the last two, another driver can take over a job whose driver is gone."""
+    """NONE, FILE, ZOOKEEPER or KUBERNETES: with the last three, another driver can take over a job whose driver is gone."""
     STORAGE_DIR = text(
         "high-availability.storageDir",
         former="high-availability.zookeeper.storageDir recovery.zookeeper.storageDir",
     )
-    """Directory that all these drivers share."""
+    """Directory that all these drivers share. With FILE: a path, or s3:// if the store writes on condition. Else any address."""
     CLUSTER_ID = text(
         "high-availability.cluster-id",
         "/default",
@@ -167,6 +167,8 @@ class HighAvailabilityOptions(OptionGroup, title="High availability"):
         former="recovery.zookeeper.client.connection-timeout",
     )
     """With ZOOKEEPER: longest wait for a connection."""
+    KUBERNETES_NAMESPACE = text("kubernetes.namespace")
+    """With KUBERNETES: where ConfigMaps are kept. Without it: in the namespace of the driver's pod, or kubectl's own."""
     LEASE_DURATION = duration("penstock.high-availability.lease-duration", "5 s")
     """A driver that has not renewed its lease for this long may be replaced."""
     RENEW_INTERVAL = duration("penstock.high-availability.renew-interval", "1 s")

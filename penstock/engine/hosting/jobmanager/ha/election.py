@@ -10,6 +10,7 @@ JobResultStore); differs: one lease for each job, not one for the process.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
 import json
 import os
@@ -18,10 +19,16 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Final
 
+from penstock.engine.hosting.jobmanager.ha.document_store import (
+    DocumentJobStore,
+    Documents,
+    ObjectDocuments,
+)
 from penstock.engine.hosting.jobmanager.ha.guard import LeaseKeeper, RecordedResult, read_instant
+from penstock.engine.hosting.jobmanager.ha.kubernetes import ConfigMapDocuments
 from penstock.engine.hosting.jobmanager.ha.packed_job import (
     ModulesOpener,
     SubmittedJob,
@@ -29,13 +36,21 @@ from penstock.engine.hosting.jobmanager.ha.packed_job import (
     pack,
     unpack_job,
 )
-from penstock.engine.hosting.jobmanager.ha.settings import HaSettings, make_private
+from penstock.engine.hosting.jobmanager.ha.settings import (
+    HaSettings,
+    KubernetesSettings,
+    ZookeeperSettings,
+    make_private,
+)
 from penstock.engine.hosting.jobmanager.ha.store import Ended, Entry, FileJobStore, JobStore
-from penstock.engine.hosting.jobmanager.ha.zookeeper import ZookeeperJobStore
+from penstock.engine.hosting.jobmanager.ha.zookeeper import ZookeeperDocuments
+from penstock.engine.hosting.os.file_systems import joined, local_path, open_files
+from penstock.engine.hosting.os.s3_objects import s3_objects
 from penstock.engine.hosting.shipping.pickling import loads_records
 from penstock.engine.machines.leases import Instant, Leadership, Lease, LeaseWatch
-from penstock.engine.model.errors import ExternalError
+from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.graph.job_graph import JobGraph
+from penstock.engine.model.texts.redaction import without_credentials
 
 SESSION_KEY: Final = "session"
 """The key of the lease of a session, which is no job."""
@@ -118,11 +133,22 @@ class Election:
             entry = self.store.take(entry, lease) if is_free else None
         return None if entry is None else self._keep(entry, lease, asked)
 
-    def claim(self, key: str, fresh: SubmittedJob) -> Claim | Ended:
+    def watch(self, key: str) -> Standby:
+        """Look at the lease of a job, if it has one. Its time counts from here, also when nobody looks meanwhile: each
+        renewal leaves a trace.
+        """
+        standby = Standby()
+        with contextlib.suppress(OSError):
+            entry = self.store.find(key)
+            lease = None if entry is None else self.store.lease(entry)
+            if entry is not None and lease is not None:
+                standby.watch.may_take(entry.path.name, lease, read_instant().steady_ms)
+        return standby
+
+    def claim(self, key: str, fresh: SubmittedJob, standby: Standby) -> Claim | Ended:
         """Wait, without limit, while another driver runs the job. Returns: a claim, or how the job
         ended at the other driver.
         """
-        standby = Standby()
         while (found := self._look(key, fresh, standby)) is None:
             time.sleep(self._settings.poll_s)
         return found
@@ -150,9 +176,8 @@ class Election:
             return self.try_claim(key, fresh, standby)
         except OSError as error:
             if standby.lease is None:
-                raise ExternalError(
-                    f"high availability: cannot use {self._settings.root}: {error}"
-                ) from error
+                root = without_credentials(self._settings.root)
+                raise ExternalError(f"high availability: cannot use {root}: {error}") from error
             return None
 
     def try_claim(
@@ -227,11 +252,32 @@ class Election:
 
 
 def _store_of(settings: HaSettings) -> JobStore:
-    if settings.zookeeper is None:
-        return FileJobStore(settings.root, settings.key)
-    store = ZookeeperJobStore(settings.zookeeper, settings.root, settings.key)
+    path = local_path(settings.root)
+    if settings.elsewhere is None and path is not None:
+        return FileJobStore(Path(path), settings.key)
+    store = DocumentJobStore(_documents_of(settings), settings.root, settings.key)
     atexit.register(store.close)
     return store
+
+
+def _documents_of(settings: HaSettings) -> Documents:
+    match settings.elsewhere:
+        case ZookeeperSettings() as zookeeper:
+            return ZookeeperDocuments(zookeeper)
+        case KubernetesSettings() as kubernetes:
+            return ConfigMapDocuments(kubernetes)
+    objects = s3_objects(settings.root, settings.limit_s)
+    if objects is None:
+        raise ConfigurationError(
+            f"high-availability.storageDir: {without_credentials(settings.root)!r} needs the "
+            "package 'boto3' (pip install 'penstock[s3]'), and takes the options region, scheme "
+            "and endpoint_override only."
+        )
+    _, folder = open_files(joined(settings.root, "jobs"))
+    try:
+        return ObjectDocuments(objects, folder)
+    except OSError as error:
+        raise ExternalError(f"high availability: cannot use {folder}: {error}") from error
 
 
 def _opened(data: bytes | None, path: PurePath, open_modules: ModulesOpener) -> SubmittedJob:

@@ -9,24 +9,27 @@ its jobs when it starts again.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
 from penstock.engine.hosting.os import private_files
-from penstock.engine.hosting.os.file_systems import local_path
+from penstock.engine.hosting.os.file_systems import check_client, joined, local_path, parted
 from penstock.engine.model.config import Settings
 from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.options.checkpoints import RecoveryOptions
 from penstock.engine.model.options.cluster import HighAvailabilityOptions
+from penstock.engine.model.texts.redaction import without_credentials
 from penstock.engine.runtime.sink import Sink
 
-_KINDS: Final = ("NONE", "FILE", "ZOOKEEPER")
+_KINDS: Final = ("NONE", "FILE", "ZOOKEEPER", "KUBERNETES")
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""Of Kubernetes."""
 _KEY_BYTES_MIN: Final = 16
 
 
@@ -47,18 +50,27 @@ class ZookeeperSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """`namespace` None: the pod's own, or kubectl's. `limit_s`: of a request."""
+
+    cluster_id: str
+    namespace: str | None
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class HaSettings:
-    """`root`: `<storageDir>/<cluster-id>`. `zookeeper` None: the directory is the store; else it
-    holds only what is too large for ZooKeeper.
+    """`root`: `<storageDir>/<cluster-id>`, a path or a URI. `elsewhere` None: the directory is the store;
+    else it holds only what is too large for that.
 
     `key`: signs what is stored; empty: no signature.
     """
 
-    root: Path
+    root: str
     lease_ms: int
     renew_ms: int
     key: bytes
-    zookeeper: ZookeeperSettings | None = None
+    elsewhere: ZookeeperSettings | KubernetesSettings | None = None
 
     @property
     def margin_ms(self) -> int:
@@ -70,6 +82,11 @@ class HaSettings:
         """How often a waiting driver looks, in seconds."""
         return self.renew_ms / 2000
 
+    @property
+    def limit_s(self) -> float:
+        """Of one request to read or to write a document: a holder learns in time that its lease is in doubt."""
+        return self.lease_ms / 2000
+
 
 def ha_settings_of(settings: Settings) -> HaSettings | None:
     """Read the settings. None: high availability is off. Raises ConfigurationError."""
@@ -77,13 +94,10 @@ def ha_settings_of(settings: Settings) -> HaSettings | None:
     if kind == "NONE":
         return None
     if kind not in _KINDS:
-        instead = (
-            "KUBERNETES is not supported; use FILE with a directory that the drivers share, "
-            "or ZOOKEEPER"
-            if kind == "KUBERNETES"
-            else f"it takes one of {', '.join(_KINDS)}, got {kind!r}"
+        raise ConfigurationError(
+            f"option 'high-availability.type': it takes one of {', '.join(_KINDS)}, got {kind!r}. "
+            "Change the setting."
         )
-        raise ConfigurationError(f"option 'high-availability.type': {instead}. Change the setting.")
     if sys.platform == "win32":
         raise ConfigurationError(
             f"high-availability.type {kind} needs POSIX file locks and renames, which Windows "
@@ -97,8 +111,13 @@ def ha_settings_of(settings: Settings) -> HaSettings | None:
             f"must be at least 1 ms and at most half of the lease ({lease_ms} ms), so that "
             "one late renewal does not lose the lease. Change the setting."
         )
-    zookeeper = _zookeeper(settings, lease_ms) if kind == "ZOOKEEPER" else None
-    return HaSettings(_root(settings, kind), lease_ms, renew_ms, _key(settings), zookeeper)
+    root, key = _root(settings, kind), _key(settings)
+    found = HaSettings(root, lease_ms, renew_ms, key)
+    if kind == "ZOOKEEPER":
+        return replace(found, elsewhere=_zookeeper(settings, lease_ms))
+    if kind == "KUBERNETES":
+        return replace(found, elsewhere=_kubernetes(settings, found.limit_s))
+    return found
 
 
 def _zookeeper(settings: Settings, lease_ms: int) -> ZookeeperSettings:
@@ -119,13 +138,28 @@ def _zookeeper(settings: Settings, lease_ms: int) -> ZookeeperSettings:
     )
 
 
+def _kubernetes(settings: Settings, limit_s: float) -> KubernetesSettings:
+    cluster = settings.get(HighAvailabilityOptions.CLUSTER_ID).strip("/")
+    if not _LABEL.fullmatch(cluster):
+        raise ConfigurationError(
+            "high-availability.type is KUBERNETES, and high-availability.cluster-id is "
+            f"{cluster!r}, which must be a label there: at most 63 lower-case letters, digits and "
+            "hyphens. Choose another one."
+        )
+    namespace = settings.get(HighAvailabilityOptions.KUBERNETES_NAMESPACE)
+    return KubernetesSettings(cluster, namespace, limit_s)
+
+
 def recovery_directory_of(settings: Settings) -> str | None:
     """Return where jobs that name no directory store checkpoints for recovery; None: high availability is off."""
     ha = ha_settings_of(settings)
-    return None if ha is None else f"{ha.root}-checkpoints"
+    if ha is None:
+        return None
+    folder, name = parted(ha.root)
+    return joined(folder, f"{name}-checkpoints")
 
 
-def _root(settings: Settings, kind: str) -> Path:
+def _root(settings: Settings, kind: str) -> str:
     storage = settings.get(HighAvailabilityOptions.STORAGE_DIR)
     if not storage:
         raise ConfigurationError(
@@ -133,20 +167,28 @@ def _root(settings: Settings, kind: str) -> Path:
             "that all drivers share."
         )
     path = local_path(storage)
-    if path is None:
+    if path is None and kind == "FILE" and not storage.startswith("s3://"):
         raise ConfigurationError(
-            f"high-availability.storageDir is {storage!r}, but {kind} needs a local or "
-            f"mounted directory, not {storage.partition(':')[0]}://: drivers elect a leader "
-            "by renaming, which object stores cannot do in one step. Name a directory such "
-            "as file:///mnt/ha (NFS works). Checkpoints may be stored elsewhere: "
-            "execution.checkpointing.dir."
+            f"high-availability.storageDir is {without_credentials(storage)!r}, but FILE needs a "
+            f"local or mounted directory, or s3://, not {storage.partition(':')[0]}://: drivers "
+            "elect a leader by renaming, or by writing on condition. Name a directory such as "
+            "file:///mnt/ha (NFS works), or set high-availability.type to ZOOKEEPER or KUBERNETES. "
+            "Checkpoints may be stored elsewhere: execution.checkpointing.dir."
         )
+    check_client(storage)
     cluster = settings.get(HighAvailabilityOptions.CLUSTER_ID).strip("/")
     if not cluster or cluster in {".", ".."}:
         raise ConfigurationError(
             "high-availability.cluster-id is empty. Set it to the name of the cluster."
         )
-    return Path(path) / quote(cluster, safe="")
+    name = quote(cluster, safe="")
+    if path is None and "%" in name:
+        raise ConfigurationError(
+            f"high-availability.cluster-id is {cluster!r}, of which an address as "
+            "high-availability.storageDir permits letters, digits and ._-~ only. Choose "
+            "another one."
+        )
+    return joined(path or storage, name)
 
 
 def _key(settings: Settings) -> bytes:
@@ -174,17 +216,20 @@ def _key(settings: Settings) -> bytes:
     return key
 
 
-def make_private(root: Path, key: bytes) -> None:
+def make_private(root: str, key: bytes) -> None:
     """Make the directory, for this user alone. Without a key, no other user may write what we
-    unpickle.
+    unpickle. Other file systems have their own rules of access.
 
     Raises: ConfigurationError.
     """
+    path = local_path(root)
+    if path is None:
+        return
     try:
-        private_files.make_folder(str(root), is_checked=not key)
+        private_files.make_folder(path, is_checked=not key)
     except OSError as error:
         raise ConfigurationError(
-            f"high-availability.storageDir: cannot use {str(root)!r}: {error}"
+            f"high-availability.storageDir: cannot use {path!r}: {error}"
         ) from error
     except private_files.NotPrivate as error:
         raise ConfigurationError(

@@ -4,12 +4,9 @@ import pytest
 
 from penstock.engine.hosting.checkpoints.reader import read_savepoint
 from penstock.engine.hosting.checkpoints.storage import CheckpointStorage
-from penstock.engine.hosting.jobmanager.ha.settings import ha_settings_of
 from penstock.engine.hosting.os import s3_objects
 from penstock.engine.hosting.os.file_systems import CheckpointIoError, open_files
 from penstock.engine.model.checkpoints import DatabaseHandle, OperatorSubtaskState
-from penstock.engine.model.config import Settings
-from penstock.engine.model.errors import ConfigurationError
 from tests.tools.hosting.stored_checkpoints import JOB, LARGE, checkpoint, stored
 from tests.tools.output_files import files_below
 from tests.tools.programs.checkpoint_programs import (
@@ -202,16 +199,3 @@ def test_shared_files_in_a_bucket_go_with_the_last_checkpoint_that_needs_them(st
     assert len(store.files("shared")) == 3
     read_savepoint(store.uri(f"shared/{JOB}/chk-3")).dispose()
     assert store.objects() == []
-
-
-def test_what_decides_who_leads_does_not_lie_in_a_bucket(store):
-    """A rename that only one can win is what the directory has to give; object stores have none."""
-    settings = Settings({
-        "high-availability.type": "FILE",
-        "high-availability.cluster-id": "c",
-        "high-availability.storageDir": store.uri("ha"),
-    })
-    with pytest.raises(
-        ConfigurationError, match="needs a local or mounted directory, not s3.*Checkpoints may"
-    ):
-        ha_settings_of(settings)

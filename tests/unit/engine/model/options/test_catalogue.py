@@ -44,6 +44,7 @@ REPORTER = {
 }  # fmt: skip
 # The table says that these have no effect. AdaptiveBatch reads them.
 ADDED = {
+    "kubernetes.namespace": ("str", None),
     "penstock.console.live": ("bool", "false"),
     "penstock.driver.begins-anew": ("bool", "false"),
     "client.heartbeat.interval": ("duration", "30 s"),

@@ -19,7 +19,7 @@ KEY = "k" * 32
 
 @pytest.fixture
 def store(tmp_path):
-    make_private(tmp_path / "cluster", b"")
+    make_private(str(tmp_path / "cluster"), b"")
     return FileJobStore(tmp_path / "cluster")
 
 
@@ -122,23 +122,24 @@ def settings(tmp_path, **values) -> Settings:
 def test_a_cluster_id_is_one_directory(tmp_path):
     assert ha_settings_of(Settings()) is None
     found = ha_settings_of(settings(tmp_path))
-    assert found.root == tmp_path / "nightly%2Fa"
+    assert found.root == str(tmp_path / "nightly%2Fa")
     assert (found.lease_ms, found.renew_ms) == (5000, 1000)
 
 
 @pytest.mark.parametrize("form", ["file:{}", "file://{}", "{}"])
 def test_a_storage_directory_may_be_a_uri(tmp_path, form):
     told = settings(tmp_path, **{"high-availability.storageDir": form.format(tmp_path)})
-    assert ha_settings_of(told).root == tmp_path / "nightly%2Fa"
+    assert ha_settings_of(told).root == str(tmp_path / "nightly%2Fa")
 
 
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
         ("high-availability.type", "ZOOKEEPER", "quorum must name"),
-        ("high-availability.type", "kubernetes", "KUBERNETES is not supported; use FILE"),
-        ("high-availability.type", "nonsense", "NONE, FILE, ZOOKEEPER"),
-        ("high-availability.storageDir", "s3://bucket/ha", "not s3"),
+        ("high-availability.type", "kubernetes", "'nightly/a', which must be a label"),
+        ("high-availability.type", "nonsense", "NONE, FILE, ZOOKEEPER, KUBERNETES"),
+        ("high-availability.storageDir", "gs://bucket/ha", "or s3://, not gs://"),
+        ("high-availability.storageDir", "s3://bucket/ha", "'nightly/a', of which an address"),
         ("high-availability.storageDir", "", "must name a directory"),
         ("high-availability.cluster-id", "/", "cluster-id is empty"),
         ("penstock.high-availability.renew-interval", "3 s", "half of the lease"),
@@ -169,8 +170,8 @@ def test_a_directory_that_others_write_needs_a_key(tmp_path):
     root.mkdir()
     root.chmod(0o777)
     with pytest.raises(ConfigurationError, match="key-file"):
-        make_private(root, b"")
-    make_private(root, b"a key")
+        make_private(str(root), b"")
+    make_private(str(root), b"a key")
 
 
 @pytest.mark.parametrize("bits", [0o770, 0o702], ids="{:o}".format)
@@ -178,17 +179,17 @@ def test_a_directory_below_one_that_others_write_needs_a_key(tmp_path, bits):
     """They could rename the cluster's and put their own in its place."""
     storage = tmp_path / "storage"
     storage.mkdir()
-    make_private(storage / "cluster", b"")
+    make_private(str(storage / "cluster"), b"")
     storage.chmod(bits)
     with pytest.raises(ConfigurationError, match=rf"'{storage}'.*chmod \w+-w {storage} .*key-file"):
-        make_private(storage / "cluster", b"")
-    make_private(storage / "cluster", b"a key")
+        make_private(str(storage / "cluster"), b"")
+    make_private(str(storage / "cluster"), b"a key")
 
 
 @pytest.mark.parametrize("place", [".", "job"], ids=["its folder", "the file"])
 @pytest.mark.parametrize("bits", [0o020, 0o002], ids="{:o}".format)
 def test_an_entry_that_others_may_write_is_read_only_with_a_key(store, tmp_path, place, bits):
-    make_private(tmp_path / "signed", b"a key")
+    make_private(str(tmp_path / "signed"), b"a key")
     signed = FileJobStore(tmp_path / "signed", b"a key")
     for one, is_read in ((store, False), (signed, True)):
         entry = one.create(KEY, b"job", lease("a"))
@@ -212,7 +213,7 @@ def test_an_entry_of_another_user_is_not_read_without_a_key(store):
 
 def test_all_of_a_store_is_this_users_alone_whatever_the_umask_is(tmp_path):
     with umask(0):
-        make_private(tmp_path / "new" / "cluster", b"")
+        make_private(str(tmp_path / "new" / "cluster"), b"")
         store = FileJobStore(tmp_path / "new" / "cluster")
         entry = store.create(KEY, b"job", lease("a"))
         store.renew(entry, lease("a"))

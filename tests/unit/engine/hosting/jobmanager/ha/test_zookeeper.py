@@ -4,9 +4,10 @@ import sys
 
 import pytest
 
+from penstock.engine.hosting.jobmanager.ha.document_store import DocumentJobStore
 from penstock.engine.hosting.jobmanager.ha.election import Claim, Standby
 from penstock.engine.hosting.jobmanager.ha.settings import ZookeeperSettings, ha_settings_of
-from penstock.engine.hosting.jobmanager.ha.zookeeper import ZookeeperJobStore, _kazoo
+from penstock.engine.hosting.jobmanager.ha.zookeeper import ZookeeperDocuments, _kazoo
 from penstock.engine.hosting.os.private_files import NotPrivate
 from penstock.engine.machines.leases import Lease
 from penstock.engine.model.config import Settings
@@ -55,7 +56,7 @@ def test_a_file_that_others_may_write_is_not_read(zookeeper, tmp_path):
     driver = other_driver(tmp_path, **of(zookeeper, tmp_path))
     with umask(0):
         entry = driver.store.create(KEY, b"job", Lease(0, "a", "1" * 32, "n", 0, 1))
-    (file,) = driver.store.folder_of(KEY).iterdir()
+    (file,) = (tmp_path / "ha" / tmp_path.name).iterdir()
     assert open_to_others(file.parent) == {}
     assert driver.store.read(entry, "job") == b"job"
     file.chmod(0o660)
@@ -81,7 +82,7 @@ def test_a_driver_without_a_sign_of_life_loses_its_job(zookeeper, tmp_path):
 def test_steps_fail_while_the_server_is_away_and_work_again_when_it_is_back(tmp_path):
     with zookeeper_server() as own:
         settings = ZookeeperSettings(own.quorum, "/jobs", 10_000, 10_000, 1000)
-        store = ZookeeperJobStore(settings, tmp_path)
+        store = DocumentJobStore(ZookeeperDocuments(settings), str(tmp_path))
         held = Lease(0, "a", "1" * 32, "n", 0, 600)
         entry = store.create(KEY, b"job", held)
         own.stop()
@@ -101,7 +102,7 @@ def test_steps_fail_while_the_server_is_away_and_work_again_when_it_is_back(tmp_
 def test_a_server_that_is_not_there_is_told_of(tmp_path):
     settings = ZookeeperSettings("127.0.0.1:1", "/jobs", 1000, 200, 1000)
     with pytest.raises(OSError, match=r"127\.0\.0\.1:1 cannot be reached within 200 ms"):
-        ZookeeperJobStore(settings, tmp_path).job_keys()
+        ZookeeperDocuments(settings).names()
 
 
 def test_the_command_that_recovers_finds_the_store(tmp_path):
@@ -115,7 +116,7 @@ def test_the_command_that_recovers_finds_the_store(tmp_path):
         "h:1,h:2",
     ]
     settings = ha_settings_of(Settings(store_settings(parser().parse_args(line))))
-    assert (settings.zookeeper.quorum, settings.zookeeper.root) == ("h:1,h:2", "/flink/c")
+    assert (settings.elsewhere.quorum, settings.elsewhere.root) == ("h:1,h:2", "/flink/c")
 
 
 def test_a_quorum_is_needed(tmp_path):
@@ -131,5 +132,5 @@ def test_a_driver_without_the_package_is_told_so(tmp_path, monkeypatch):
     with pytest.raises(
         ConfigurationError, match=r"'kazoo' cannot be imported.*penstock\[zookeeper\]"
     ):
-        ZookeeperJobStore(settings, tmp_path)
+        ZookeeperDocuments(settings)
     _kazoo.cache_clear()
