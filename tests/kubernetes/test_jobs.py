@@ -329,17 +329,6 @@ def test_an_executor_deleted_by_force_costs_no_row(namespace):
     assert namespace.results() - {first}
 
 
-def test_a_driver_deleted_by_force_is_followed_by_one_that_takes_its_job_over(namespace):
-    namespace.run_guide("A bounded job")
-    namespace.wait_for_trap()
-    former, executors = namespace.driver(), set(namespace.executors())
-    namespace.kubectl("delete", "pod", former, "--force", "--grace-period=0")
-    namespace.let_go()
-    namespace.wait_for_job()
-    assert namespace.driver() != former
-    assert namespace.results().isdisjoint(executors)
-
-
 def test_a_driver_that_is_told_to_end_gives_its_job_to_the_next_one(namespace):
     """It is looked at as the guide says. A program that ends would be started again."""
     (namespace.shared / "stay").touch()
