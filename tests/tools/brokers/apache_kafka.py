@@ -89,6 +89,8 @@ class KafkaBroker:
                 f"transaction.state.log.replication.factor={self._copies}",
                 f"transaction.state.log.min.isr={least}", "offsets.topic.num.partitions=1",
                 "transaction.state.log.num.partitions=1", "group.initial.rebalance.delay.ms=0",
+                # After which the others elect leaders in place of one that was killed.
+                f"broker.session.timeout.ms={3000 if self._copies > 1 else 9000}",
                 # A segment that is deleted is gone at once, and retention is looked at each second.
                 "log.segment.delete.delay.ms=100", "log.retention.check.interval.ms=1000",
                 "log.cleaner.backoff.ms=200", "log.cleaner.min.cleanable.ratio=0.01",

@@ -125,7 +125,7 @@ def test_of_three_brokers_one_is_killed_and_nothing_is_lost_or_doubled():
         builder = sink_builder(
             servers, "copied", DeliveryGuarantee.EXACTLY_ONCE, key=SimpleStringSchema()
         )
-        sink = builder.build()
+        sink = builder.set_property("default.api.timeout.ms", "10000").build()
         values = [str(number) for number in range(300)]
         writer = sink.create_writer(writer_context())
         before, after = staged(writer, *values[:150]), staged(writer, *values[150:])
