@@ -116,7 +116,6 @@ def test_transactions_of_a_dead_job_are_listed_and_aborted(apache_kafka):
     assert texts(apache_kafka.servers, "left") == []
 
 
-@pytest.mark.long
 def test_of_three_brokers_one_is_killed_and_nothing_is_lost_or_doubled():
     with running_kafka_cluster(3) as nodes:
         first, *others = nodes
