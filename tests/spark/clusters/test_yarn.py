@@ -45,6 +45,7 @@ def logs_of(yarn, container):
     return yarn.tool(cli, "-applicationId", application).stdout
 
 
+@pytest.mark.long
 def test_with_dynamic_allocation_executors_come_as_the_job_needs_them(yarn, tmp_path):
     dynamic = {
         "spark.dynamicAllocation.enabled": "true",
@@ -106,6 +107,7 @@ SparkContext().parallelize(sys.argv[1:], 1).map(lambda name: Path(name).touch())
 """
 
 
+@pytest.mark.long
 def test_a_container_that_another_queue_gets_costs_no_row(yarn, tmp_path):
     """The job has more than its queue's half of the memory, until the other queue wants its own."""
     large = {"spark.executor.memoryOverhead": "2g"}
