@@ -5,15 +5,16 @@ import pytest
 from penstock.common import WatermarkStrategy
 from penstock.datastream.connectors import DeliveryGuarantee
 from tests.spark.programs import environment
-from tests.tools.brokers.kafka import running_broker
+from tests.tools.brokers.apache_kafka import running_kafka
 from tests.tools.brokers.kafka_topics import bounded, produce, sink_builder, texts
+from tests.tools.waiting import wait_until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.server]
 
 
 @pytest.mark.usefixtures("spark")
 def test_records_go_from_topic_to_topic_once(tmp_path):
-    with running_broker() as broker:
+    with running_kafka() as broker:
         broker.create("in", 2)
         broker.create("out", 2)
         for partition in range(2):
@@ -30,4 +31,7 @@ def test_records_go_from_topic_to_topic_once(tmp_path):
         env.execute("copy")
         wanted = sorted(f"{partition}:{n}" for partition in range(2) for n in range(500))
         assert sorted(texts(broker.servers, "out", range(2))) == wanted
-        broker.wait_for(lambda: [broker.offset("g", "in", one) for one in range(2)] == [500, 500])
+        wait_until(
+            lambda: [broker.offset("g", "in", one) for one in range(2)] == [500, 500],
+            "what was read is not committed",
+        )

@@ -101,6 +101,9 @@ def _short(text: str) -> str:
 API_TIMEOUT_DEFAULT_MS: Final = 30_000
 NO_GROUP: Final = "penstock-no-group"
 _KEPT_ERRORS: Final = 8
+WAIT_S: Final = 0.1
+_NO_LEADER: Final = frozenset({5, 6, 9, 74, 75})
+"""Codes of Kafka's protocol: a partition has no leader, or another one than the client knows."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 GRACE_S: Final = 2.0
@@ -375,6 +378,17 @@ class KafkaCluster:
     def close(self) -> None:
         self._consumer.close()
 
+    def _answer(self, ask: Callable[[], Any]) -> Any:
+        """Asks again while a partition gets a leader, which the client leaves to its user."""
+        end = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return ask()
+            except self._kafka.KafkaException as error:
+                if error.args[0].code() not in _NO_LEADER or time.monotonic() >= end:
+                    raise
+            time.sleep(WAIT_S)
+
     def _bounds(
         self, partitions: Sequence[KafkaTopicPartition], side: int
     ) -> dict[KafkaTopicPartition, int]:
@@ -406,7 +420,7 @@ class KafkaCluster:
     def _asked(self, what: str, ask: Callable[[], Any]) -> Any:
         at = f"{self._where}: {what} at {self._servers} (waited up to {self._timeout_s:g} s)"
         with kafka_errors(self._kafka, at, self._last, self._consumer):
-            found = ask()
+            found = self._answer(ask)
             if found is None:
                 raise ExternalError(f"{at}: no answer.{self._last.reason()}")
             self._last.forget()

@@ -206,6 +206,10 @@ MAX_BYTES: Final = "message.max.bytes"
 MAX_RECORD_BYTES: Final = 1_000_000
 
 
+TRANSACTION_TIMEOUT_MS: Final = "transaction.timeout.ms"
+TRANSACTION_TIMEOUT_DEFAULT_MS: Final = 60_000
+REQUEST_TIMEOUT_MS: Final = "socket.timeout.ms"
+"""At least 100 ms below that of a transaction, or the client refuses it."""
 MARKED_WRITERS: Final = 100
 """Their markers take 3 of the 4 KB that brokers keep with an offset (offset.metadata.max.bytes)."""
 
@@ -287,7 +291,16 @@ class TransactionLog:
         self._kafka = import_kafka(self._where)
         self._topic = topic
         self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
-        self._properties = {**properties, TRANSACTIONAL_ID: transactional_id}
+        # Some calls take as long as a request may, whatever they are given, and hold the client up.
+        request_ms = min(
+            self._timeout_s * 1000,
+            int_of(properties, TRANSACTION_TIMEOUT_MS, TRANSACTION_TIMEOUT_DEFAULT_MS) - 100,
+        )
+        self._properties = {
+            REQUEST_TIMEOUT_MS: str(round(request_ms)),
+            **properties,
+            TRANSACTIONAL_ID: transactional_id,
+        }
         self._producer = RecordProducer(self._properties, self._where)
         shared = shared_properties(properties)
         self._consumer, _ = make_consumer({**shared, GROUP_ID: transactional_id}, self._where)

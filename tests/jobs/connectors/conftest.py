@@ -6,6 +6,7 @@ from tests.tools.brokers.fixtures import (
     broker,
     leave_no_kafka_client,
     own_amqp,
+    own_kafka,
     queue,
     running_pulsar_broker,
 )
@@ -16,6 +17,7 @@ __all__ = [
     "broker",
     "leave_no_kafka_client",
     "own_amqp",
+    "own_kafka",
     "queue",
     "running_pulsar_broker",
 ]

@@ -17,13 +17,13 @@ LONG_S = 120
 
 
 def test_a_broker_that_is_killed_during_a_commit_costs_and_doubles_nothing(
-    broker, apache_kafka, tmp_path, monkeypatch
+    own_kafka, apache_kafka, tmp_path, monkeypatch
 ):
-    broker.create("in", 2)
+    own_kafka.create("in", 2)
     apache_kafka.create("out", 2)
     sent = [[f"{partition}:{n}" for n in range(COUNT)] for partition in range(2)]
     for partition, values in enumerate(sent):
-        produce(broker, "in", *values, partition=partition)
+        produce(own_kafka, "in", *values, partition=partition)
     flush, is_killed = RecordProducer.flush, threading.Event()
 
     def flush_and_kill(self):
@@ -38,7 +38,7 @@ def test_a_broker_that_is_killed_during_a_commit_costs_and_doubles_nothing(
     env = checkpointed(watcher, tmp_path, **endless)
     sink = sink_builder(apache_kafka.servers, "out", DeliveryGuarantee.EXACTLY_ONCE)
     sink.set_property("default.api.timeout.ms", "1000")
-    copy(env, bounded(broker.servers, "in").build(), str, sink.build())
+    copy(env, bounded(own_kafka.servers, "in").build(), str, sink.build())
     job = env.execute_async("copy")
     try:
         wait_until(lambda: watcher.restored, "the job does not begin again", LONG_S)

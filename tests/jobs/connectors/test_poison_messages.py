@@ -79,12 +79,8 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize(
-    "kafka", ["broker", pytest.param("apache_kafka", marks=pytest.mark.server)]
-)
-def test_messages_of_strangers_cost_a_job_of_kafka_no_other_message(request, kafka):
+def test_messages_of_strangers_cost_a_job_of_kafka_no_other_message(broker):
     """Those that are JSON come through an exchange and a state as they are, and the others are put aside."""
-    broker = request.getfixturevalue(kafka)
     broker.create("strangers")
     messages = [b'{"n":%d,"x":%b}' % (n, one) for n, one in enumerate(HOSTILE.values(), 1)]
     fine = [b'{"n":%d,"x":null}' % n for n in (0, 100)]

@@ -10,12 +10,13 @@ import uuid
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
-from confluent_kafka import KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
     AdminClient,
+    NewPartitions,
     NewTopic,
     ResourcePatternType,
     ResourceType,
@@ -89,8 +90,12 @@ class KafkaBroker:
                 f"transaction.state.log.replication.factor={self._copies}",
                 f"transaction.state.log.min.isr={least}", "offsets.topic.num.partitions=1",
                 "transaction.state.log.num.partitions=1", "group.initial.rebalance.delay.ms=0",
+                # After which the others elect leaders in place of one that was killed.
+                f"broker.session.timeout.ms={3000 if self._copies > 1 else 9000}",
                 # A segment that is deleted is gone at once, and retention is looked at each second.
                 "log.segment.delete.delay.ms=100", "log.retention.check.interval.ms=1000",
+                # Records of 1970 stay, unless their topic says how long.
+                "log.retention.ms=-1",
                 "log.cleaner.backoff.ms=200", "log.cleaner.min.cleanable.ratio=0.01",
                 *locks, "",
             ])
@@ -135,11 +140,16 @@ class KafkaBroker:
         self._process.send_signal(signal.SIGCONT)
 
     def create(self, topic: str, partitions: int = 1, **settings: str) -> None:
-        """`settings`: of the topic, with __ for each dot."""
+        """Or add partitions to it. `settings`: of the topic, with __ for each dot."""
         config = {key.replace("__", "."): value for key, value in settings.items()}
         new = NewTopic(topic, partitions, self._copies, config=config)
         admin = self._admin()  # it ends with its last reference, and what it was asked with it
-        admin.create_topics([new])[topic].result(WAIT_S)
+        try:
+            admin.create_topics([new])[topic].result(WAIT_S)
+        except KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise
+            admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(WAIT_S)
 
     def allow(self, user: str, operation: str, kind: str, name: str = "kafka-cluster") -> None:
         """`operation` and `kind` as AclOperation and ResourceType name them; `name`: of the resource, or how it begins."""
@@ -150,11 +160,29 @@ class KafkaBroker:
         admin = self._admin()
         admin.create_acls([rule])[rule].result(WAIT_S)
 
-    def delete(self, topic: str) -> None:
-        """Until nobody sees it any more."""
+    def delete(self, *topics: str) -> None:
+        """Until nobody sees them any more."""
         admin = self._admin()
-        admin.delete_topics([topic])[topic].result(WAIT_S)
-        wait_until(lambda: topic not in admin.list_topics(timeout=WAIT_S).topics, "it is there")
+        for done in admin.delete_topics([*topics]).values():
+            done.result(WAIT_S)
+        wait_until(lambda: not self._topics() & {*topics}, "they are there")
+
+    def clear(self) -> None:
+        """Delete all topics, and with them what groups have committed."""
+        if topics := self._topics():
+            self.delete(*topics)
+
+    def groups(self) -> list[str]:
+        """Those that have committed something."""
+        found = self._admin().list_consumer_groups().result(WAIT_S).valid
+        return [one.group_id for one in found]
+
+    def offset(self, group: str, topic: str, partition: int = 0) -> int | None:
+        """What the group has committed; None: nothing."""
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition)])
+        admin = self._admin()
+        (found,) = admin.list_consumer_group_offsets([asked])[group].result(WAIT_S).topic_partitions
+        return found.offset if found.offset >= 0 else None
 
     def remove_records(self, places) -> None:
         """All below these TopicPartitions' offsets, as retention does."""
@@ -184,6 +212,11 @@ class KafkaBroker:
         )
         if done.returncode:
             raise ServerMissing(done.stdout + done.stderr)
+
+    def _topics(self) -> set[str]:
+        """Without Kafka's own."""
+        found = self._admin().list_topics(timeout=WAIT_S).topics
+        return {name for name in found if not name.startswith("__")}
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.servers, "log_level": 0})

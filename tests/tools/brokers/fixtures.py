@@ -21,16 +21,24 @@ def leave_no_kafka_client():
     assert not clients_left(), "a client of Kafka is still there: close it, or what owns it"
 
 
-@pytest.fixture
-def broker():
-    with kafka.running_broker() as found:
+@pytest.fixture(scope="session")
+def apache_kafka():
+    """Apache Kafka, of all tests. It runs when a test begins, and its topics are the tests' own."""
+    with running_kafka() as found:
         yield found
 
 
-@pytest.fixture(scope="module")
-def apache_kafka():
-    """A real one, of all tests of a file. It runs when a test begins, and its topics are the tests' own."""
-    with running_kafka() as found:
+@pytest.fixture
+def broker(apache_kafka):
+    """Apache Kafka without topics: those of a test end with it."""
+    yield apache_kafka
+    apache_kafka.clear()
+
+
+@pytest.fixture
+def own_kafka():
+    """The tests' own Kafka broker, which can plant what a real one does not do."""
+    with kafka.running_broker() as found:
         yield found
 
 

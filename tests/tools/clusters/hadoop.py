@@ -23,6 +23,9 @@ DAEMONS = {
     "nodemanager": "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
 }
 STATE_STORE = "org.apache.hadoop.yarn.server.resourcemanager.recovery.FileSystemRMStateStore"
+QUEUES = ("default", "urgent")
+SCHEDULER = "yarn.scheduler.capacity.root"
+PREEMPTION = "yarn.resourcemanager.monitor.capacity.preemption"
 FILES = "hdfs://127.0.0.1:9000"
 LOG = """
 log4j.rootLogger=INFO,all
@@ -75,18 +78,27 @@ class Hadoop:
                 "yarn.nodemanager.local-dirs": self._folder / "local",
                 # A container's folder of logs has to be absolute.
                 "yarn.nodemanager.log-dirs": self._folder / "logs",
+                "yarn.log-aggregation-enable": "true",
                 "yarn.nodemanager.resource.memory-mb": 8192,
                 "yarn.nodemanager.resource.cpu-vcores": 8,
                 "yarn.nodemanager.vmem-check-enabled": "false",
                 "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": 99,
                 "yarn.scheduler.minimum-allocation-mb": 256,
+                "yarn.resourcemanager.scheduler.monitor.enable": "true",
+                f"{PREEMPTION}.monitoring_interval": 500,
+                f"{PREEMPTION}.max_wait_before_kill": 1000,
+                f"{PREEMPTION}.total_preemption_per_round": 1.0,
+                f"{PREEMPTION}.natural_termination_factor": 1.0,
                 # Else nobody looks how much memory a container has: a cgroup would have to.
                 "yarn.nodemanager.resource.memory.enforced": "false",
                 "yarn.nodemanager.container-monitor.interval-ms": 500,
             },
             "capacity-scheduler.xml": {
-                "yarn.scheduler.capacity.root.queues": "default",
-                "yarn.scheduler.capacity.root.default.capacity": 100,
+                "yarn.scheduler.capacity.root.queues": ",".join(QUEUES),
+                # Each may have all that the other one does not use, and give it back when it does.
+                **{f"{SCHEDULER}.{one}.capacity": 100 // len(QUEUES) for one in QUEUES},
+                **{f"{SCHEDULER}.{one}.maximum-capacity": 100 for one in QUEUES},
+                **{f"{SCHEDULER}.{one}.user-limit-factor": len(QUEUES) for one in QUEUES},
                 # Of the memory for application masters; two run at a time.
                 "yarn.scheduler.capacity.maximum-am-resource-percent": 0.5,
             },

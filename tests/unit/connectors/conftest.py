@@ -9,6 +9,7 @@ from tests.tools.brokers.fixtures import (
     broker,
     leave_no_kafka_client,
     own_amqp,
+    own_kafka,
     queue,
     running_pulsar_broker,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "broker",
     "leave_no_kafka_client",
     "own_amqp",
+    "own_kafka",
     "queue",
     "running_pulsar_broker",
 ]

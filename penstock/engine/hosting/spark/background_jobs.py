@@ -128,7 +128,7 @@ class BackgroundJobs:
             thread.join(_CANCEL_AGAIN_S)
 
     def lack_places(self, names: Iterable[ResourceId]) -> bool:
-        """Whether some of these wait for a core that Spark does not have. Else it is only slow."""
+        """Whether some of these wait for a core that Spark neither has nor has asked for. Else it is only slow."""
         queued = sum(map(self.is_queued, names))
         return queued > 0 and not self._slots.has_room(queued)
 

@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -208,6 +208,9 @@ _SAY_AFTER_S: Final = 3.0
 _FIRST_EXECUTOR_WAIT_S: Final = 30.0  # As long as Spark itself lets a job wait for executors.
 _POLL_S: Final = 0.05
 _ASK_S: Final = 0.2
+_MANAGERS: Final = (("yarn", "YARN"), ("k8s", "Kubernetes"))
+"""Those that Spark asks for a number of executors."""
+_USUAL_EXECUTORS: Final = 2
 
 
 class SparkSlots:
@@ -216,6 +219,8 @@ class SparkSlots:
     def __init__(self, context: SparkContext) -> None:
         self._context = context
         self._pods = ExecutorPods(context)
+        master = str(context.master)
+        self._manager = next((name for at, name in _MANAGERS if master.startswith(at)), None)
         self._has_said = False
 
     @property
@@ -243,11 +248,42 @@ class SparkSlots:
             time.sleep(_POLL_S)  # Spark has no notification of a free slot.
 
     def has_room(self, tasks: int) -> bool:
-        """Whether `tasks` more tasks of the usual size can run now. Never waits and
-        never raises.
+        """Whether `tasks` more tasks of the usual size can run now, or once all executors have come that Spark has asked for.
+
+        Never waits and never raises.
         """
         total, active = self.task_slots()
-        return total - active >= tasks
+        if total - active >= tasks:
+            return True
+        _, missing = self._asked()
+        if not missing:
+            return False
+        size = self.size()
+        each = (size.executor_cores or 1) // size.task_cpus
+        return total - active + missing * each >= tasks
+
+    def _asked(self) -> tuple[int, int]:
+        """Return how many executors Spark has asked its cluster manager for, and how many of them have not come.
+
+        (0, 0): such a number is not known. Never raises.
+        """
+        if self._manager is None:
+            return 0, 0
+        try:
+            asked = sum(self._targets())
+            return asked, max(0, asked - len(executors_of(self._context)))
+        except Exception:  # Py4J: the session was stopped meanwhile, or this Spark is another one.
+            return 0, 0
+
+    def _targets(self) -> Iterator[int]:
+        """How many executors Spark wants to have, for each of their sizes. Spark notes them once they change."""
+        found = self._context._jsc.sc().schedulerBackend().getRequestedTotalExecutors()
+        if found.isEmpty():
+            conf = configuration_of(self._context)
+            yield int(conf.get("spark.executor.instances") or _USUAL_EXECUTORS)
+        numbers = found.valuesIterator()
+        while numbers.hasNext():
+            yield int(numbers.next())
 
     def waiting(self) -> int:
         """Return how many Spark tasks wait for a slot now. Never raises.
@@ -301,6 +337,12 @@ class SparkSlots:
             f"Spark master {self._context.master} gives {counted(total, 'task slot')}, "
             f"{active} of them in use"
         )
+        asked, missing = self._asked()
+        if missing:
+            text += (
+                f"; {missing} of {counted(asked, 'executor')} that Spark has asked "
+                f"{self._manager} for have not come yet"
+            )
         return "; ".join(filter(None, (text, self._small_executors(), self._pods.reason(wait_s))))
 
     def _small_executors(self) -> str:

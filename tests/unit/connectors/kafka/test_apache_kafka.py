@@ -116,7 +116,6 @@ def test_transactions_of_a_dead_job_are_listed_and_aborted(apache_kafka):
     assert texts(apache_kafka.servers, "left") == []
 
 
-@pytest.mark.long
 def test_of_three_brokers_one_is_killed_and_nothing_is_lost_or_doubled():
     with running_kafka_cluster(3) as nodes:
         first, *others = nodes
@@ -125,7 +124,7 @@ def test_of_three_brokers_one_is_killed_and_nothing_is_lost_or_doubled():
         builder = sink_builder(
             servers, "copied", DeliveryGuarantee.EXACTLY_ONCE, key=SimpleStringSchema()
         )
-        sink = builder.build()
+        sink = builder.set_property("default.api.timeout.ms", "10000").build()
         values = [str(number) for number in range(300)]
         writer = sink.create_writer(writer_context())
         before, after = staged(writer, *values[:150]), staged(writer, *values[150:])

@@ -11,6 +11,7 @@ from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.engine.hosting.os.clock import within
 from penstock.engine.model.errors import ExternalError
 from penstock.engine.runtime.elements import RowBatch
+from tests.tools.brokers.kafka_clients import clients_left
 from tests.tools.brokers.kafka_topics import sink_builder, texts
 from tests.tools.connectors.played_by_hand import writer_context
 
@@ -106,6 +107,8 @@ def test_a_commit_whose_broker_stands_still_ends_and_is_made_once_when_it_goes_o
     try:
         committer = interrupted(sink, prepared, in_the_middle(apache_kafka.stop))
         within(LONG_S, committer.close, "the end of the committer")
+        # A call that was abandoned has its client until it ends: not only once the broker answers.
+        assert not clients_left()
     finally:
         apache_kafka.resume()
     committed_at_last(apache_kafka.servers, "stopped", prepared)

@@ -34,13 +34,13 @@ def tls(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def locked(broker, *arguments, **options):
+def locked(own_kafka, *arguments, **options):
     """The door in front of the tests' own broker, which sends its clients there."""
-    direct = broker.servers
+    direct = own_kafka.servers
     with door(direct, *arguments, **options) as made:
-        broker.servers = made.address
+        own_kafka.servers = made.address
         yield made
-        broker.servers = direct
+        own_kafka.servers = direct
 
 
 def login(mechanism="PLAIN", password='it\'s "secret"'):
@@ -118,44 +118,44 @@ def test_a_foreign_broker_with_tls_and_a_user_is_read_and_written_exactly_once(
     assert set(foreign.mechanisms_used) == {mechanism}
 
 
-def test_a_broker_that_asks_for_a_certificate_gets_the_clients(broker, tls, tmp_path):
-    broker.create("words")
+def test_a_broker_that_asks_for_a_certificate_gets_the_clients(own_kafka, tls, tmp_path):
+    own_kafka.create("words")
     both = tmp_path / "job.pem"
     both.write_text("".join(Path(one).read_text() for one in tls.client))
     settings = {"security.protocol": "SSL", "ssl.ca.location": tls.ca}
     own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(both)}
-    with locked(broker, tls.server, client_ca=tls.ca) as locks:
+    with locked(own_kafka, tls.server, client_ca=tls.ca) as locks:
         write(sink(locks.address, {**settings, **own}, ONCE), "a")
         assert read(source(locks.address, {**settings, **own})) == ["a"]
         made = source(locks.address, settings)
         told_at_submit(made, "the broker refuses the TLS handshake: .*certificate required")
 
 
-def test_a_wrong_password_is_told_at_submit_and_ends_the_job(broker, tls):
-    broker.create("words")
+def test_a_wrong_password_is_told_at_submit_and_ends_the_job(own_kafka, tls):
+    own_kafka.create("words")
     told = "refuses the login: .*{}: invalid credentials. Correct user and password"
-    with locked(broker, tls.server, USERS) as locks:
+    with locked(own_kafka, tls.server, USERS) as locks:
         for mechanism in MODULES:
             settings = {**login(mechanism, "wrong"), **trusting(tls.ca)}
             told_at_submit(source(locks.address, settings), told.format(mechanism))
         refused_everywhere(locks.address, settings, told.format(mechanism))
 
 
-def test_a_mechanism_that_the_broker_has_not_is_told(broker, tls):
-    broker.create("words")
+def test_a_mechanism_that_the_broker_has_not_is_told(own_kafka, tls):
+    own_kafka.create("words")
     settings = {**login("SCRAM-SHA-256"), **trusting(tls.ca)}
-    with locked(broker, tls.server, USERS, mechanisms=("PLAIN",)) as locks:
+    with locked(own_kafka, tls.server, USERS, mechanisms=("PLAIN",)) as locks:
         made = source(locks.address, settings)
         told_at_submit(made, "supported mechanisms: PLAIN. Set sasl.mechanism to one that")
 
 
-def test_a_certificate_that_does_not_fit_is_told_at_submit_and_ends_the_job(broker, tls):
-    broker.create("words")
+def test_a_certificate_that_does_not_fit_is_told_at_submit_and_ends_the_job(own_kafka, tls):
+    own_kafka.create("words")
     unknown = (
         "certificate is not (trusted|accepted): .*(Name the CA|Name the authority) that has signed"
         " it with ssl.ca.location"
     )
-    with locked(broker, tls.server, USERS) as locks:
+    with locked(own_kafka, tls.server, USERS) as locks:
         told_at_submit(source(locks.address, login()), unknown)
         told_at_submit(sink(locks.address, {**login(), **trusting(tls.other_ca)}), unknown)
         cluster = driver(locks.address, {**login(), **trusting(tls.other_ca), **SHORT})
@@ -163,21 +163,21 @@ def test_a_certificate_that_does_not_fit_is_told_at_submit_and_ends_the_job(brok
             cluster.partitions("words")
 
 
-def test_a_certificate_for_another_host_is_told_at_submit(broker, tls):
-    broker.create("words")
+def test_a_certificate_for_another_host_is_told_at_submit(own_kafka, tls):
+    own_kafka.create("words")
     settings = {**login(), **trusting(tls.ca)}
-    with locked(broker, tls.other_name, USERS) as locks:
+    with locked(own_kafka, tls.other_name, USERS) as locks:
         made = sink(locks.address, settings, ONCE)
         told_at_submit(made, "for another name: .*'127.0.0.1'.*advertised.listeners, as their cert")
         unchecked = {"ssl.endpoint.identification.algorithm": ""}
         write(sink(locks.address, {**settings, **unchecked}), "a")
 
 
-def test_the_wrong_protocol_for_a_port_is_told_at_submit(broker, tls, monkeypatch):
+def test_the_wrong_protocol_for_a_port_is_told_at_submit(own_kafka, tls, monkeypatch):
     monkeypatch.setattr(client_login, "LOGIN_TIMEOUT_S", 0.5)
-    broker.create("words")
-    direct = broker.servers
-    with locked(broker, tls.server) as locks:
+    own_kafka.create("words")
+    direct = own_kafka.servers
+    with locked(own_kafka, tls.server) as locks:
         for made in (source(locks.address, {}), sink(locks.address, {}, ONCE)):
             told_at_submit(made, "they speak TLS, and security.protocol is without. Set it to SSL")
         for made in (source(direct, trusting(tls.ca)), sink(direct, trusting(tls.ca))):

@@ -2,6 +2,7 @@
 
 import sys
 
+import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError
 
@@ -10,6 +11,7 @@ from penstock.connectors.kafka import (
     KafkaRecordSerializationSchema,
     KafkaSink,
     KafkaSource,
+    KafkaTopicPartition,
     staging,
 )
 from penstock.connectors.kafka.client import KafkaCluster
@@ -133,6 +135,25 @@ def test_a_topic_that_is_not_there_is_an_error_at_submit(broker):
     source_builder(broker.servers, "a").build().validate()
     with pytest.raises(ConfigurationError, match=r"cannot read the topic 'b'(.|\n)*create it"):
         source_builder(broker.servers, "a", "b").build().validate()
+
+
+def test_a_partition_without_a_leader_is_waited_for(broker, monkeypatch):
+    """As one has none for a moment after its topic was created."""
+    errors = [KafkaError(code) for code in (5, 6)]
+
+    class WithoutLeader(confluent_kafka.Consumer):
+        def get_watermark_offsets(self, *place, **options):
+            if errors:
+                raise confluent_kafka.KafkaException(errors.pop())
+            return super().get_watermark_offsets(*place, **options)
+
+    monkeypatch.setattr(confluent_kafka, "Consumer", WithoutLeader)
+    broker.create("a")
+    cluster = KafkaCluster({"bootstrap.servers": broker.servers}, "test")
+    one = KafkaTopicPartition("a", 0)
+    assert cluster.latest([one]) == {one: 0}
+    assert errors == []
+    cluster.close()
 
 
 def test_a_refusal_that_has_passed_is_no_reason_for_what_fails_later(broker):

@@ -1,9 +1,9 @@
-"""KafkaSource on a broker of the tests' own: what is read, from where to where, by whom."""
+"""KafkaSource on Apache Kafka, or on a broker that fails when it is told to: what is read, from where to where, by whom."""
 
 import pickle
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicPartition
 
 from penstock.common import Row, Types
 from penstock.common.serialization import DeserializationSchema, SimpleStringSchema
@@ -30,6 +30,7 @@ from tests.tools.brokers.kafka_topics import (
 )
 from tests.tools.connectors.played_by_hand import FakeEnumeratorContext
 from tests.tools.connectors.reading_thread import Task
+from tests.tools.waiting import wait_until
 
 PAIR = Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.INT()])
 
@@ -235,7 +236,7 @@ def removed(task):
 def test_an_offset_that_is_gone_is_reset_or_an_error(broker, caplog):
     broker.create("a")
     produce(broker, "a", *"abcdef", one_by_one=True)
-    broker.expire("a", 0, 4)
+    broker.remove_records([TopicPartition("a", 0, 4)])
     builder = bounded(broker.servers, "a").set_starting_offsets(at("a", 0, 1))
     task = Task(builder.build())
     assert task.read_to_end() == ["e", "f"]
@@ -262,21 +263,21 @@ def test_an_offset_that_is_gone_is_reset_or_an_error(broker, caplog):
 
 
 @pytest.mark.parametrize("code", [-1, 2, 7, 13, 56])
-def test_a_fetch_that_fails_once_is_made_again(broker, code):
+def test_a_fetch_that_fails_once_is_made_again(own_kafka, code):
     """UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, KAFKA_STORAGE_ERROR."""
-    broker.create("a")
-    produce(broker, "a", "1", "2")
-    broker.fetch_errors = [code]
-    task = Task(bounded(broker.servers, "a").build())
+    own_kafka.create("a")
+    produce(own_kafka, "a", "1", "2")
+    own_kafka.fetch_errors = [code]
+    task = Task(bounded(own_kafka.servers, "a").build())
     assert task.read_to_end() == ["1", "2"]
-    assert broker.fetch_errors == []
+    assert own_kafka.fetch_errors == []
 
 
-def test_a_partition_that_may_not_be_read_is_an_error_at_once(broker):
-    broker.create("a")
-    produce(broker, "a", "1")
-    broker.fetch_errors = [29] * 9
-    task = Task(bounded(broker.servers, "a").build())
+def test_a_partition_that_may_not_be_read_is_an_error_at_once(own_kafka):
+    own_kafka.create("a")
+    produce(own_kafka, "a", "1")
+    own_kafka.fetch_errors = [29] * 9
+    task = Task(bounded(own_kafka.servers, "a").build())
     with pytest.raises(ExternalError, match=r"cannot read of a\[0\].*TOPIC_AUTHORIZATION_FAILED"):
         task.read_to_end()
     task.close()
@@ -307,7 +308,7 @@ def test_offsets_are_committed_when_their_checkpoint_is_complete(broker):
     task.read(4)
     task.reader.before_checkpoint(2)
     task.reader.notify_checkpoint_complete(1)
-    broker.wait_for(lambda: broker.offset("g", "a") is not None)
+    wait_until(lambda: broker.offset("g", "a") is not None, "nothing is committed")
     assert broker.offset("g", "a") == 3
     task.reader.before_checkpoint(3)
     task.reader.notify_checkpoint_complete(3)
@@ -347,7 +348,7 @@ def test_without_a_group_nothing_is_committed(broker):
     task.reader.before_checkpoint(1)
     task.reader.notify_checkpoint_complete(1)
     task.close()
-    assert broker.committed == {}
+    assert broker.groups() == []
 
 
 def test_committed_offsets_that_are_not_there_are_an_error_at_the_start(broker):
@@ -422,19 +423,21 @@ def test_new_partitions_and_topics_are_found_and_read_from_their_start(broker):
     task.close()
 
 
-def test_a_round_of_discovery_that_fails_is_made_again_later(broker, caplog):
-    broker.create("a")
+def test_a_round_of_discovery_that_fails_is_made_again_later(own_kafka, caplog):
+    own_kafka.create("a")
     source = (
-        source_builder(broker.servers, "a").set_property("default.api.timeout.ms", "1000").build()
+        source_builder(own_kafka.servers, "a")
+        .set_property("default.api.timeout.ms", "1000")
+        .build()
     )
     task = Task(source)
     ((_, look),) = task.coordinator.periodic
-    broker.fail("Metadata", 100, is_before=True)
-    broker.create("a", 2)
+    own_kafka.fail("Metadata", 100, is_before=True)
+    own_kafka.create("a", 2)
     look()
     assert "discovery=FAILED" in caplog.text
-    broker.heal()
-    produce(broker, "a", "x", partition=1)
+    own_kafka.heal()
+    produce(own_kafka, "a", "x", partition=1)
     while "discovery=FAILED" in caplog.text:
         caplog.clear()  # the client waits for a while before it connects again
         look()

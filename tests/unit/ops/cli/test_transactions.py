@@ -12,7 +12,7 @@ from penstock.connectors.kafka import KafkaSink
 from penstock.connectors.sql_sink import SqlSink
 from penstock.datastream.connectors import Committer, DeliveryGuarantee
 from penstock.ops.cli.cli import main
-from tests.tools.brokers.fixtures import broker, leave_no_kafka_client
+from tests.tools.brokers.fixtures import leave_no_kafka_client, own_kafka
 from tests.tools.brokers.kafka import running_broker
 from tests.tools.brokers.kafka_door import door
 from tests.tools.brokers.kafka_topics import sink_builder, texts
@@ -28,7 +28,7 @@ from tests.tools.programs.checkpoint_programs import (
 )
 from tests.tools.tls_cases import made_in
 
-__all__ = ["broker", "leave_no_kafka_client"]
+__all__ = ["leave_no_kafka_client", "own_kafka"]
 
 HELD_AT = 3
 
@@ -94,9 +94,9 @@ def asked_as(monkeypatch, answer):
 # ------------------------------------------------------------------ Kafka
 
 
-def open_transaction(broker, name, *words):
+def open_transaction(own_kafka, name, *words):
     """A producer that dies in the middle of one."""
-    producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": name})
+    producer = Producer({"bootstrap.servers": own_kafka.servers, "transactional.id": name})
     producer.init_transactions(30)
     producer.begin_transaction()
     for word in words:
@@ -105,13 +105,13 @@ def open_transaction(broker, name, *words):
     return producer
 
 
-def test_open_transactions_of_kafka_are_listed_and_aborted_by_prefix(broker, capsys):
-    broker.create("words")
+def test_open_transactions_of_kafka_are_listed_and_aborted_by_prefix(own_kafka, capsys):
+    own_kafka.create("words")
     ours, others = (
-        open_transaction(broker, "ours-0-a", "x"),
-        open_transaction(broker, "theirs", "y"),
+        open_transaction(own_kafka, "ours-0-a", "x"),
+        open_transaction(own_kafka, "theirs", "y"),
     )
-    place = "--kafka", broker.servers
+    place = "--kafka", own_kafka.servers
     code, out, _ = called(capsys, "list", *place, "--prefix", "ours", "--json")
     (found,) = json.loads(out)["kafka"]
     assert (code, found["id"], found["state"], found["partitions"]) == (
@@ -124,24 +124,24 @@ def test_open_transactions_of_kafka_are_listed_and_aborted_by_prefix(broker, cap
     assert "theirs" in called(capsys, "list", *place)[1]
     code, out, _ = called(capsys, "abort", *place, "--prefix", "ours", "--yes")
     assert (code, "ours-0-a" in out, "theirs" in out, "aborted: 1" in out) == (0, True, False, True)
-    assert broker.producers["theirs"].is_open
-    assert not broker.producers["ours-0-a"].is_open
+    assert own_kafka.producers["theirs"].is_open
+    assert not own_kafka.producers["ours-0-a"].is_open
     assert (
         called(capsys, "abort", *place, "--prefix", "ours", "--yes")[1] == "nothing is left to do\n"
     )
     assert "none" in called(capsys, "list", *place, "--prefix", "ours")[1]
     assert "Empty" in called(capsys, "list", *place, "--prefix", "ours", "--all")[1]
     code, out, _ = called(capsys, "abort", *place, "--id", "theirs", "--yes")
-    assert (code, broker.producers["theirs"].is_open) == (0, False)
-    assert texts(broker.servers, "words") == []
+    assert (code, own_kafka.producers["theirs"].is_open) == (0, False)
+    assert texts(own_kafka.servers, "words") == []
     for one in (ours, others):
         one.purge()
 
 
-def test_what_it_will_do_is_said_before_and_only_done_on_yes(broker, capsys, monkeypatch):
-    broker.create("words")
-    producer = open_transaction(broker, "ours", "x")
-    abort = "abort", "--kafka", broker.servers, "--prefix", "ours"
+def test_what_it_will_do_is_said_before_and_only_done_on_yes(own_kafka, capsys, monkeypatch):
+    own_kafka.create("words")
+    producer = open_transaction(own_kafka, "ours", "x")
+    abort = "abort", "--kafka", own_kafka.servers, "--prefix", "ours"
     for answer in ("", "n\n", "what?\n"):
         asked_as(monkeypatch, answer)
         code, out, complaint = called(capsys, *abort)
@@ -150,25 +150,25 @@ def test_what_it_will_do_is_said_before_and_only_done_on_yes(broker, capsys, mon
             True,
             True,
         )
-        assert broker.producers["ours"].is_open
+        assert own_kafka.producers["ours"].is_open
     asked_as(monkeypatch, "y\n")
     assert called(capsys, *abort)[0] == 0
-    assert not broker.producers["ours"].is_open
+    assert not own_kafka.producers["ours"].is_open
     producer.purge()
 
 
-def test_records_of_kafka_in_a_savepoint_are_committed_once(broker, capsys, tmp_path):
-    broker.create("words")
-    folder = dead_job(tmp_path, {"kafka": kafka_sink(broker.servers)})
+def test_records_of_kafka_in_a_savepoint_are_committed_once(own_kafka, capsys, tmp_path):
+    own_kafka.create("words")
+    folder = dead_job(tmp_path, {"kafka": kafka_sink(own_kafka.servers)})
     code, out, _ = called(capsys, "list", "--savepoint", folder, "--json")
     (kept,) = json.loads(out)["savepoint"]
     assert (code, kept["uid"], kept["kind"], kept["topic"]) == (0, "kafka", "Kafka", "words")
     assert re.fullmatch("tests-[0-9a-f]{8}-0/[0-9a-f]{16}/1", kept["id"])
-    commit = "commit", "--kafka", broker.servers, "--savepoint", folder, "--yes"
+    commit = "commit", "--kafka", own_kafka.servers, "--savepoint", folder, "--yes"
     for _ in range(2):
         code, out, _ = called(capsys, *commit)
         assert (code, kept["id"] in out, "committed: 1" in out) == (0, True, True)
-        assert texts(broker.servers, "words") == ["w0", "w1", "w2"]
+        assert texts(own_kafka.servers, "words") == ["w0", "w1", "w2"]
 
 
 def test_brokers_with_tls_and_users_are_asked_with_properties_of_a_file(capsys, tmp_path):
@@ -259,17 +259,17 @@ def test_staged_rows_are_listed_committed_from_the_savepoint_and_removed(url, ca
 # ------------------------------------------------------------------ the savepoint, and wrong use
 
 
-def test_of_several_sinks_one_is_chosen(broker, capsys, tmp_path):
-    broker.create("words")
-    sinks = {uid: kafka_sink(broker.servers) for uid in ("left", "right")}
+def test_of_several_sinks_one_is_chosen(own_kafka, capsys, tmp_path):
+    own_kafka.create("words")
+    sinks = {uid: kafka_sink(own_kafka.servers) for uid in ("left", "right")}
     folder = dead_job(tmp_path, sinks)
-    commit = "commit", "--kafka", broker.servers, "--savepoint", folder, "--yes"
+    commit = "commit", "--kafka", own_kafka.servers, "--savepoint", folder, "--yes"
     code, _, complaint = called(capsys, *commit)
     assert (code, "several sinks of Kafka: " in complaint) == (1, True)
     assert all(uid in complaint for uid in sinks), complaint
-    assert texts(broker.servers, "words") == []
+    assert texts(own_kafka.servers, "words") == []
     assert called(capsys, *commit, "--uid", "right")[0] == 0
-    assert texts(broker.servers, "words") == ["w0", "w1", "w2"]
+    assert texts(own_kafka.servers, "words") == ["w0", "w1", "w2"]
     sql = "commit", "--sql", f"sqlite:///{tmp_path}/x.db", "--table", "t", "--savepoint", folder
     assert called(capsys, *sql)[:2] == (0, "nothing is left to do\n")
 

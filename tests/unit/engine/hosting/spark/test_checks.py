@@ -169,6 +169,44 @@ def test_slots_are_missing_only_where_spark_has_none_for_those_that_wait(
     provider.background_jobs.running = set
 
 
+class Backend:
+    """What Spark has asked its cluster manager for."""
+
+    def __init__(self, *numbers):
+        self.numbers = numbers
+
+    def getRequestedTotalExecutors(self):  # ruff: ignore[invalid-function-name] - Spark's
+        left = list(self.numbers)
+        numbers = SimpleNamespace(hasNext=lambda: bool(left), next=lambda: left.pop(0))
+        return SimpleNamespace(isEmpty=lambda: not self.numbers, valuesIterator=lambda: numbers)
+
+
+@pytest.mark.parametrize(
+    ("master", "numbers", "conf", "text"),
+    [
+        ("yarn", (), {}, "1 of 2 executors that Spark has asked YARN for have not come yet"),
+        ("k8s://there", (), {"spark.executor.instances": "4"}, "3 of 4 executors"),
+        ("yarn", (1, 2), {"spark.dynamicAllocation.enabled": "true"}, "2 of 3 executors"),
+        ("yarn", (1,), {}, None),
+        ("spark://there:7077", (9,), {}, None),
+    ],
+)
+def test_executors_that_spark_has_asked_for_are_waited_for(
+    monkeypatch, master, numbers, conf, text
+):
+    """And more cores are no advice, unless those that come are too few."""
+    conf = {"spark.executor.cores": "2", **conf}
+    provider = provider_of(master=master, conf=conf, looks=[(2, 2)])
+    provider.context.schedulerBackend = lambda: Backend(*numbers)
+    said = provider.describe()
+    assert (text in said) if text else ("asked" not in said)
+    waiting = {ResourceId(f"tm-{number}") for number in range(7)}
+    queue_of = provider.background_jobs
+    monkeypatch.setattr(queue_of, "is_queued", lambda name: name in waiting)
+    assert queue_of.lack_places(waiting)
+    assert queue_of.lack_places(sorted(waiting)[:2]) is (text is None)
+
+
 def queued_provider(monkeypatch, states):
     """A provider with one thread that ends at its second cancel; `states`: queued or not, look by look."""
     provider, over, cancels = provider_of(), threading.Event(), []
