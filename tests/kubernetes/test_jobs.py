@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import json
 import re
-import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,6 +14,7 @@ import yaml
 
 from penstock.engine.hosting.taskmanager.child import PROCESS_NAME
 from tests.tools.clusters.kubernetes import HOST, kubernetes
+from tests.tools.guides import commands_of
 from tests.tools.output_files import committed_lines
 from tests.tools.waiting import wait_until
 
@@ -61,21 +61,12 @@ env.execute("counts")
 while (shared / "stay").exists():
     time.sleep(0.5)
 """
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "kubernetes.md"
+GUIDE = "kubernetes.md"
 EXPECTED = sorted((number % 97, number // 97 + 1) for number in range(10_000))
 NUMBERS = itertools.count()
 NAME = str.maketrans("_[]", "---")
 SMALL = {"cpu": "200m", "memory": "600Mi"}
 """For this machine's few cores."""
-
-
-def commands_of(title):
-    """Of the guide, under this title: its indented lines."""
-    _, _, text = GUIDE.read_text().partition(f"\n## {title}\n")
-    lines = text.partition("\n## ")[0].replace("\\\n", "").splitlines()
-    found = [line.strip() for line in lines if line.startswith("    ")]
-    assert found, f"the guide has no commands under {title!r}"
-    return found
 
 
 class Namespace:
@@ -124,11 +115,8 @@ class Namespace:
 
     def run_guide(self, title, **replaced):
         """Run the commands that the guide has under this title. Those that follow something are left out."""
-        for command in commands_of(title):
-            words = [
-                replaced.get(word, word)
-                for word in shlex.split(command.replace("streams", self.name))
-            ]
+        for command in commands_of(GUIDE, title):
+            words = [replaced.get(word, word.replace("streams", self.name)) for word in command]
             if "--follow" in words or "port-forward" in words:
                 continue
             target = words[-1] if words[-2] == ">" else None
@@ -276,9 +264,8 @@ def test_each_taskmanager_is_in_an_executors_pod(namespace):
     inside = ("exec", namespace.driver(), "--", "penstock")
     assert "counts" in namespace.kubectl(*inside, "list")
     executors = set(namespace.executors())
-    (command,) = [one for one in commands_of("Look at a job") if "port-forward" in one]
-    words = command.replace("deployment/", "job/").split()
-    with namespace.started(*words[1:]):
+    (command,) = [one for one in commands_of(GUIDE, "Look at a job") if "port-forward" in one]
+    with namespace.started(*(word.replace("deployment/", "job/") for word in command[1:])):
         curl = ("curl", "-s", "http://localhost:8081/jobs/overview")
         namespace.wait_until(
             lambda: '"counts"' in namespace.cluster.sandbox.run(*curl).stdout, "no answer"
