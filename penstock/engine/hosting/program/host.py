@@ -130,6 +130,8 @@ def check_resources(provider: TaskManagerProvider, needed: Needed, extra: int = 
         limit = provider.max_taskmanagers(wanted)
     if limit is None or wanted <= limit:
         return
+    if provider.gone() is not None:
+        raise NoResourceAvailable(f"the job cannot begin: {provider.describe()}")
     parts = [f"{usual} TaskManagers of {counted(slots, 'slot')}"] if usual else []
     parts += [f"{count} of {describe(size)}" for size, count in sized.items()]
     parts += ["a task slot for Spark to compute its DataFrames"] if extra else []

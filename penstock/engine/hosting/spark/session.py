@@ -88,6 +88,7 @@ class Embedded:
     session: SparkSession | None = None
     cores: int = 0
     log_file: Path | None = None  # Of the JVM that this module has started.
+    log_begun: int = 0  # A log that the user has named has what former programs wrote.
     is_unnamed: bool = False  # Nobody has named a master when the JVM was started.
     lock = threading.RLock()  # Jobs may be submitted from several threads.
 
@@ -266,9 +267,8 @@ def errors_to(log_file: Path | None) -> Generator[None, None, None]:
     program, or with the end of the log if no Java lives to say why.
     """
     with contextlib.ExitStack() as redirected:
-        begun = 0  # A log that the user has named has what former programs wrote.
         if log_file is not None:
-            begun = log_file.stat().st_size if log_file.exists() else 0
+            Embedded.log_begun = log_file.stat().st_size if log_file.exists() else 0
             redirected.enter_context(_redirected(log_file))
         try:
             yield
@@ -278,14 +278,31 @@ def errors_to(log_file: Path | None) -> Generator[None, None, None]:
             if java is not None:  # Frames of the server's own may stand in its message.
                 what = str(java.getMessage() or java.toString()).partition("\n\tat ")[0]
             if log_file is not None:
-                text = log_file.read_bytes()[begun:].decode(errors="replace")
-                refused = _REFUSED_PODS.findall(text)
-                if refused and "stopped" in what:
-                    what = refused[-1]
+                text = _logged(log_file)
+                if "stopped" in what:
+                    what = _refused_pods(text) or what
                 what += (
                     f"\n{text[-_LOG_TAIL:]}" if java is None else f"\nIts log: {_kept(log_file)}"
                 )
             raise ConfigurationError(f"Spark did not start: {what}") from error
+
+
+def _logged(log_file: Path) -> str:
+    """What Spark has written since it was started."""
+    return log_file.read_bytes()[Embedded.log_begun :].decode(errors="replace")
+
+
+def _refused_pods(text: str) -> str:
+    """The API server's words; "": there are none."""
+    return "".join(_REFUSED_PODS.findall(text)[-1:])
+
+
+def why_it_ended() -> str:
+    """Return why Spark has ended a session that was there, as far as its log says; "": unknown. Never raises."""
+    try:
+        return "" if Embedded.log_file is None else _refused_pods(_logged(Embedded.log_file))
+    except OSError:
+        return ""
 
 
 def _kept(log_file: Path) -> Path:

@@ -36,6 +36,7 @@ from pyspark.resource import (
 
 from penstock.engine.hosting.spark.checks import LOCAL, LOCAL_CLUSTER, is_true
 from penstock.engine.hosting.spark.executor_pods import ExecutorPods
+from penstock.engine.hosting.spark.session import why_it_ended
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.slot_size import SlotSize, cores_of, describe, extended_of, memory_mb_of
 from penstock.engine.model.texts.amounts import counted
@@ -331,7 +332,7 @@ class SparkSlots:
 
     def _description(self, wait_s: float) -> str:
         if self.is_stopped():
-            return STOPPED
+            return ": ".join(filter(None, (STOPPED, why_it_ended())))
         total, active = self.task_slots()
         text = (
             f"Spark master {self._context.master} gives {counted(total, 'task slot')}, "

@@ -126,6 +126,15 @@ def test_describing_a_cluster_without_executors_does_not_wait(monkeypatch):
     assert "gives 0 task slots" in provider_of().describe()
 
 
+def test_a_job_is_refused_with_what_has_ended_the_session_and_without_advice(monkeypatch):
+    monkeypatch.setattr(spark_slots, "why_it_ended", lambda: "exceeded quota: small")
+    provider = provider_of()
+    provider.context._jsc = None
+    text = "the job cannot begin: the SparkSession was stopped: exceeded quota: small$"
+    with pytest.raises(NoResourceAvailable, match=text):
+        host.check_resources(provider, {UNSIZED: 2})
+
+
 def test_a_stopped_context_is_told_of_and_has_nothing_to_give():
     provider = provider_of()
     provider.context._jsc = None

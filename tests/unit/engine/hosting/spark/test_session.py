@@ -189,25 +189,41 @@ def test_a_spark_that_does_not_start_says_javas_reason_and_keeps_its_log(monkeyp
     assert kept.read_text() == "what Spark has logged"
 
 
+REFUSED = (
+    "KubernetesClientException: Failure executing: POST at: https://there/api/v1/namespaces/"
+    'a/pods. Message: pods "penstock-1-exec-2" is forbidden: exceeded quota: small, used: '
+    "pods=0, limited: pods=0. Received status: Status(apiVersion=v1, code=403, details="
+)
+IN_ITS_WORDS = (
+    'pods "penstock-1-exec-2" is forbidden: exceeded quota: small, used: pods=0, limited: pods=0'
+)
+
+
+def test_pods_that_kubernetes_refuses_after_the_start_are_told_in_its_words(monkeypatch, tmp_path):
+    """Spark refuses nothing: it ends a session that is there already. What former programs have logged does not count."""
+    log = tmp_path / "spark.log"
+    log.write_text(REFUSED.replace("small", "former"))
+    monkeypatch.setattr(spark_session.Embedded, "log_file", log)
+    monkeypatch.setattr(spark_session.Embedded, "log_begun", log.stat().st_size)
+    assert spark_session.why_it_ended() == ""
+    with log.open("a") as file:
+        file.write(REFUSED)
+    assert spark_session.why_it_ended() == IN_ITS_WORDS
+    log.unlink()
+    assert spark_session.why_it_ended() == ""
+
+
 def test_pods_that_kubernetes_refuses_are_told_in_its_words(tmp_path):
     """Spark's own reason is that its context has been stopped. The log is Spark's 4.3."""
 
     class Stopped(Exception):
         java_exception = SimpleNamespace(getMessage=lambda: "Spark context stopped", toString=str)
 
-    refused = (
-        "KubernetesClientException: Failure executing: POST at: https://there/api/v1/namespaces/"
-        'a/pods. Message: pods "penstock-1-exec-2" is forbidden: exceeded quota: small, used: '
-        "pods=0, limited: pods=0. Received status: Status(apiVersion=v1, code=403, details="
-    )
     log = tmp_path / "spark.log"
     with pytest.raises(ConfigurationError) as told, spark_session.errors_to(log):
-        os.write(2, refused.encode())
+        os.write(2, REFUSED.encode())
         raise Stopped
-    assert str(told.value).splitlines()[0] == (
-        'Spark did not start: pods "penstock-1-exec-2" is forbidden: exceeded quota: small, used: '
-        "pods=0, limited: pods=0"
-    )
+    assert str(told.value).splitlines()[0] == f"Spark did not start: {IN_ITS_WORDS}"
 
 
 def test_a_spark_that_does_not_start_yet_is_told(monkeypatch, tmp_path):
