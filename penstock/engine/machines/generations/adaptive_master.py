@@ -212,9 +212,8 @@ class AdaptiveMaster:
         self._begin_rescale(RescaleCause.UPDATE_REQUIREMENT, State.EXECUTING)
         if not was_elastic and self.generation.status is not JobStatus.CREATED:
             self._execute()
-        if (
-            self.generation.handover_view.waits_for_slots
-        ):  # They may never come: it hands nothing over.
+        # They may never come, and until then the job can hand nothing over.
+        if self.generation.handover_view.waits_for_slots:
             return effects + self.generation.step(GenerationChange(HandoverChanges.give_up))
         self._ask_manager(lambda manager, now: manager.on_change(now, self._prospect()))
         return effects
