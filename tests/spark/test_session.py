@@ -140,7 +140,9 @@ def test_a_session_that_is_stopped_in_the_middle_ends_the_job(spark, spark_on, t
 def test_a_context_that_is_stopped_while_a_process_is_submitted_is_told(spark, monkeypatch):
     """PySpark hands local properties to a new thread once that runs, and raises there if the context is gone."""
     context = spark.sparkContext
-    jobs = background_jobs.BackgroundJobs(context, SparkSlots(context), "group")
+    jobs = background_jobs.BackgroundJobs(
+        background_jobs.ContextTasks(context, SparkSlots(context)), "group"
+    )
     told: queue.Queue = queue.Queue()
     start = threading.Thread.start
 

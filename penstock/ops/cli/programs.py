@@ -153,7 +153,7 @@ def _cluster_size(options: argparse.Namespace) -> dict[str, str]:
 
 def _recover(options: argparse.Namespace) -> int:
     """Wait until all recovered jobs have ended. Returns 0 if there was a job and all have FINISHED, else 1."""
-    jobs = ClusterExecutor(spark_host.SparkHost()).recover(store_settings(options))
+    jobs = ClusterExecutor(spark_host.default_host()).recover(store_settings(options))
     if not jobs:
         place = options.zookeeper or options.storage_dir
         complain(f"found no job of {options.cluster_id!r} in {place}")

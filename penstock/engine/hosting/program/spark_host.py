@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engine.hosting.jobmanager.ha.packed_job import SubmittedJob
 from penstock.engine.hosting.observer import registered
+from penstock.engine.hosting.program.connect_host import ConnectHost, connect_url
 from penstock.engine.hosting.program.executor import ClusterExecutor
-from penstock.engine.hosting.program.host import LazyFrame
+from penstock.engine.hosting.program.host import Host, LazyFrame
 from penstock.engine.hosting.provider import TaskManagerProvider
-from penstock.engine.hosting.reporting.say import say
+from penstock.engine.hosting.reporting.say import say, say_once
 from penstock.engine.hosting.spark.batch.plan import Plan
 from penstock.engine.hosting.spark.batch.runner import StageRunner
 from penstock.engine.hosting.spark.batch.spark_runner import SparkRunner
@@ -46,7 +47,6 @@ class Overrides:
     executor: JobExecutor | None = None
     settings: Mapping[str, str] = {}
     spark: Mapping[str, str] = {}
-    warned: ClassVar[set[str]] = set()
 
 
 def override_executor(executor: JobExecutor | None) -> None:
@@ -117,7 +117,7 @@ class SparkHost:
         context = spark.sparkContext
         check_executable(settings, context)
         configuration = configuration_of(context)
-        _warn(check_configuration(configuration, context.master))
+        say_once(check_configuration(configuration, context.master))
         switch_ms = settings.get(ExchangeOptions.SWITCH_INTERVAL)
         switch_interval_s = None if switch_ms is None else switch_ms / 1000
         return provider_for(settings, spark, switch_interval_s, needed)
@@ -150,15 +150,7 @@ class SparkHost:
 
 def _say_where(context: SparkContext) -> None:
     """Print the master, and how many executors it has given; again when there are others."""
-    _warn([SparkSlots(context).where()])
-
-
-def _warn(warnings: Iterable[str]) -> None:
-    """Print lines, each once in this process."""
-    for warning in warnings:
-        if warning not in Overrides.warned:
-            Overrides.warned.add(warning)
-            say(warning)
+    say_once([SparkSlots(context).where()])
 
 
 def _session_for(settings: Settings, plan: Plan) -> SparkSession:
@@ -166,7 +158,7 @@ def _session_for(settings: Settings, plan: Plan) -> SparkSession:
     most = max(stage.vertex.parallelism for stage in plan.stages)
     spark = spark_session(settings, most)
     context = spark.sparkContext
-    _warn(network_warnings(configuration_of(context), context.master))
+    say_once(network_warnings(configuration_of(context), context.master))
     make_room(context, most)
     check_executable(settings, context)
     check_workers(context, needs_pyarrow=True, say=say)
@@ -179,4 +171,13 @@ def default_executor(configuration: Mapping[str, str] | None = None) -> JobExecu
     if Overrides.executor is not None:
         return Overrides.executor
     remote = registered().remote_executor(configuration or {}, Overrides.settings)
-    return remote or ClusterExecutor(SparkHost(configuration))
+    return remote or ClusterExecutor(default_host(configuration))
+
+
+def default_host(configuration: Mapping[str, str] | None = None) -> Host:
+    """Return what runs this program's jobs: its SparkContext, or that of a Spark Connect server."""
+    settings = Settings(configuration or {}, command_line=Overrides.settings)
+    url = connect_url(settings, Overrides.spark)
+    if url is not None:
+        return ConnectHost(url, Overrides.settings, Overrides.spark)
+    return SparkHost(configuration)

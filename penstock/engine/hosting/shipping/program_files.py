@@ -27,9 +27,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-from pyspark import SparkContext
+from typing import Final, Protocol
 
 from penstock.engine.hosting.os import private_files
 from penstock.engine.hosting.os.private_files import OwnFolder
@@ -203,7 +201,15 @@ _OWN: Final = OwnFolder("penstock-files-")
 """Spark serves an archive from here as long as the process lives."""
 
 
-def bring_files(context: SparkContext, program: ProgramSettings) -> WorkerFiles:
+class ArchivePlace(Protocol):
+    """A SparkContext, or what stands for one."""
+
+    @property
+    def listArchives(self) -> Sequence[str]: ...  # ruff: ignore[invalid-function-name]
+    def addArchive(self, path: str) -> None: ...  # ruff: ignore[invalid-function-name]
+
+
+def bring_files(context: ArchivePlace, program: ProgramSettings) -> WorkerFiles:
     """Add the files to Spark.
 
     Raises: ConfigurationError: as `checked_archives`, or a requirement cannot be installed.
@@ -218,7 +224,7 @@ def bring_files(context: SparkContext, program: ProgramSettings) -> WorkerFiles:
     return WorkerFiles(tuple(links), tuple(paths))
 
 
-def _bring(context: SparkContext, path: str) -> str:
+def _bring(context: ArchivePlace, path: str) -> str:
     """Add an archive to Spark, once for equal content. Returns: its folder among Spark's files,
     named by the content.
     """

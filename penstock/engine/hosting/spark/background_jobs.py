@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from pyspark import Broadcast, SparkContext, cloudpickle
 
@@ -36,12 +36,78 @@ _CANCEL_AGAIN_S: Final = 0.25
 OnEnded = Callable[[ResourceId, str], None]
 
 
+class SparkTasks(Protocol):
+    """Asks Spark for tasks: by its SparkContext, or through Spark Connect. `group`: of one Spark job of one task."""
+
+    def thread(
+        self, run_jobs: Callable[[], None], refuse: Callable[[Exception], None], name: str
+    ) -> threading.Thread:
+        """Return a thread that may call `run`. `refuse`: as of `SparkThread`."""
+
+    def run(
+        self, group: str, title: str, size: SlotSize, make_body: Callable[[], Any]
+    ) -> list[str]:
+        """Run a task. Returns when it has ended, with what it yielded. Raises any error of Spark's."""
+
+    def cancel(self, group: str) -> None:
+        """Does nothing if there is no such job. Never raises."""
+
+    def is_queued(self, group: str) -> bool:
+        """Whether the task still waits for a core, as far as Spark tells. Never raises."""
+
+    def has_room(self, tasks: int) -> bool:
+        """Whether `tasks` more tasks can run, or wait only for what comes."""
+
+    def describe(self) -> str:
+        """Return where tasks run and what is there, for messages."""
+
+
+class ContextTasks:
+    """`SparkTasks` of a SparkContext."""
+
+    def __init__(self, context: SparkContext, slots: SparkSlots) -> None:
+        self._context = context
+        self._slots = slots
+        self.has_room = slots.has_room
+        self.describe = slots.describe
+
+    def thread(
+        self, run_jobs: Callable[[], None], refuse: Callable[[Exception], None], name: str
+    ) -> threading.Thread:
+        return SparkThread(self._context, run_jobs, refuse, name)
+
+    def run(
+        self, group: str, title: str, size: SlotSize, make_body: Callable[[], Any]
+    ) -> list[str]:
+        self._context.setJobGroup(group, title, interruptOnCancel=True)
+        cloudpickle.register_pickle_by_value(executor_task)
+        body = make_body()
+        rdd = self._context.parallelize([0], 1).mapPartitions(body, preservesPartitioning=True)
+        profile = self._slots.size().profile(size)
+        return list((rdd if profile is None else rdd.withResources(profile)).collect())
+
+    def cancel(self, group: str) -> None:
+        with contextlib.suppress(Exception):  # A stopped context has no jobs left.
+            self._context.cancelJobGroup(group)
+
+    def is_queued(self, group: str) -> bool:
+        try:
+            tracker = self._context.statusTracker()
+            for job_id in tracker.getJobIdsForGroup(group):
+                job = tracker.getJobInfo(job_id)
+                stages = [tracker.getStageInfo(stage) for stage in (job.stageIds if job else ())]
+                if any(stage is not None and stage.numActiveTasks for stage in stages):
+                    return False
+        except Exception:  # The context was stopped, so nothing of it runs.
+            return False
+        return True
+
+
 class BackgroundJobs:
     """The jobs of one owner. `group`: makes the names of its jobs differ from those of all others."""
 
-    def __init__(self, context: SparkContext, slots: SparkSlots, group: str) -> None:
-        self._context = context
-        self._slots = slots
+    def __init__(self, tasks: SparkTasks, group: str) -> None:
+        self._tasks = tasks
         self.group = group
         self.threads: dict[ResourceId, threading.Thread] = {}
         self._is_closing = False
@@ -66,12 +132,12 @@ class BackgroundJobs:
                 on_ended(name, cause)
 
         def refuse(error: Exception) -> None:
-            end(f"cannot submit to Spark ({self._slots.describe()}): {error}")
+            end(f"cannot submit to Spark ({self._tasks.describe()}): {error}")
 
         def host() -> None:
             end(self._host(name, size, make_body))
 
-        thread = SparkThread(self._context, host, refuse, f"penstock-host-{name}")
+        thread = self._tasks.thread(host, refuse, f"penstock-host-{name}")
         thread.start()
         self.threads = {key: one for key, one in self.threads.items() if one.is_alive()}
         self.threads[name] = thread
@@ -130,36 +196,21 @@ class BackgroundJobs:
     def lack_places(self, names: Iterable[ResourceId]) -> bool:
         """Whether some of these wait for a core that Spark neither has nor has asked for. Else it is only slow."""
         queued = sum(map(self.is_queued, names))
-        return queued > 0 and not self._slots.has_room(queued)
+        return queued > 0 and not self._tasks.has_room(queued)
 
     def is_queued(self, name: ResourceId) -> bool:
         """Whether its Spark task still waits for a core."""
-        try:
-            tracker = self._context.statusTracker()
-            for job_id in tracker.getJobIdsForGroup(self._group_of(name)):
-                job = tracker.getJobInfo(job_id)
-                stages = [tracker.getStageInfo(stage) for stage in (job.stageIds if job else ())]
-                if any(stage is not None and stage.numActiveTasks for stage in stages):
-                    return False
-        except Exception:  # The context was stopped, so nothing of it runs.
-            return False
-        return True
+        return self._tasks.is_queued(self._group_of(name))
 
     # ------------------------------------------------------------------ one job
 
     def _host(self, name: ResourceId, size: SlotSize, make_body: Callable[[], Any]) -> str:
         """Run one Spark job on this thread; returns when it is over, and why."""
         try:
-            self._context.setJobGroup(
-                self._group_of(name), f"Penstock TaskManager {name}", interruptOnCancel=True
-            )
             if not size:
                 self._large_ones.wait(_LARGE_FIRST_S)
-            body = make_body()
-            cloudpickle.register_pickle_by_value(executor_task)
-            rdd = self._context.parallelize([0], 1).mapPartitions(body, preservesPartitioning=True)
-            profile = self._slots.size().profile(size)
-            causes = (rdd if profile is None else rdd.withResources(profile)).collect()
+            title = f"Penstock TaskManager {name}"
+            causes = self._tasks.run(self._group_of(name), title, size, make_body)
             return causes[0] if causes else "ended"
         except Exception as error:
             return f"Spark job ended: {cause_in(str(error))}"
@@ -175,8 +226,7 @@ class BackgroundJobs:
                 self.cancel(name)
 
     def cancel(self, name: ResourceId) -> None:
-        with contextlib.suppress(Exception):  # A stopped context has no jobs left.
-            self._context.cancelJobGroup(self._group_of(name))
+        self._tasks.cancel(self._group_of(name))
 
 
 def package_for(context: SparkContext) -> Broadcast[bytes] | str:

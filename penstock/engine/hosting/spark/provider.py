@@ -20,7 +20,12 @@ from penstock.engine.hosting.network.wire.addresses import Addresses, Endpoint
 from penstock.engine.hosting.provider import HostChanges, HostLoss, MasterAddress, OnEnded
 from penstock.engine.hosting.shipping.program_files import bring_files
 from penstock.engine.hosting.shipping.worker_files import WorkerFiles
-from penstock.engine.hosting.spark.background_jobs import BackgroundJobs, body_of, package_for
+from penstock.engine.hosting.spark.background_jobs import (
+    BackgroundJobs,
+    ContextTasks,
+    body_of,
+    package_for,
+)
 from penstock.engine.hosting.spark.checks import LOCAL, is_true
 from penstock.engine.hosting.spark.session_workers import idle_workers, make_room
 from penstock.engine.hosting.spark.slots import (
@@ -147,7 +152,96 @@ def why_gone(context: SparkContext, executor: str) -> HostLoss | None:
 LOOPBACK: Final = "127.0.0.1"
 
 
-class SparkPlace:
+class TaskManagerOrders:
+    """What the Spark task of a TaskManager is ordered to do."""
+
+    def __init__(
+        self, slots: int, switch_interval_s: float | None, addresses: Addresses | None
+    ) -> None:
+        self._addresses = addresses or Addresses()
+        self.slots_per_taskmanager = slots
+        self._switch_interval_s = switch_interval_s
+        self.master_address: MasterAddress | None = None
+        self.on_ended: OnEnded = lambda _resource_id, _cause: None
+        self._registered: set[ResourceId] = set()
+        self.worker_files = WorkerFiles()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether driver and executors are on one machine."""
+        raise NotImplementedError
+
+    @property
+    def _has_executor_log(self) -> bool:
+        """Whether executors have a log of their own."""
+        raise NotImplementedError
+
+    def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
+        """Does nothing: their processes end with them."""
+
+    def progress(self, resource_id: ResourceId) -> int | None:
+        return None  # Its supervisor reports it.
+
+    @property
+    def _python(self) -> str | None:
+        """The interpreter of TaskManagers. On the driver's own machine its own exists; elsewhere Spark's choice counts."""
+        return sys.executable if self.is_local else None
+
+    def _worker_order(self, master: MasterAddress) -> WorkerOrder:
+        return WorkerOrder(
+            files=self.worker_files,
+            switch_interval_s=self._switch_interval_s,
+            heartbeat_interval_s=master.heartbeat_interval_s,
+            has_log=self._has_executor_log,
+            logs=master.logs,
+        )
+
+    def task_settings_for(self, usual: TaskSettings, _slots: int, _size: SlotSize) -> TaskSettings:
+        """Return the settings of a TaskManager of this number of slots."""
+        return usual
+
+    def _taskmanager(self, name: ResourceId, start_id: str, slots: int, size: SlotSize) -> Any:
+        """Return the order for one TaskManager, as plain data and without secrets."""
+        master = self.master_address
+        assert master is not None
+        order = TaskManagerOrder(
+            slots=slots,
+            size=size,
+            bind_host=LOOPBACK if self.is_local else None,
+            addresses=self._addresses,
+            task_settings=self.task_settings_for(master.task_settings, slots, size),
+        )
+        return {
+            "taskmanager": to_plain(order),
+            "start_id": start_id,
+            "resource_id": name,
+            "master_host": master.host,
+            "master_port": master.port,
+            "token": master.credentials.token,
+            "cluster_id": master.credentials.cluster_id,
+            "heartbeat_interval_s": master.heartbeat_interval_s,
+            "silence_timeout_s": master.silence_timeout_s,
+        }
+
+    def worker_config(self, resource_id: ResourceId, size: SlotSize) -> dict[str, Any]:
+        """Plain data, as the child process gets it: the Spark worker that unpickles this does not have our classes."""
+        master = self.master_address
+        assert master is not None
+        slots = 1 if size else self.slots_per_taskmanager
+        return {
+            "worker_id": resource_id,
+            "host": master.host,
+            "port": master.port,
+            "ticket": master.tickets.new().to_plain(),
+            "heartbeat_interval_s": master.heartbeat_interval_s,
+            "silence_timeout_s": master.silence_timeout_s,
+            "python": self._python,
+            "worker": to_plain(self._worker_order(master)),
+            "only": self._taskmanager(resource_id, resource_id, slots, size),
+        }
+
+
+class SparkPlace(TaskManagerOrders):
     """What is the same for both providers of a job on a SparkSession (the user's or the embedded one)."""
 
     def __init__(
@@ -157,16 +251,10 @@ class SparkPlace:
         switch_interval_s: float | None = None,
         addresses: Addresses | None = None,
     ) -> None:
-        self._addresses = addresses or Addresses()
-        self.slots_per_taskmanager = slots
+        super().__init__(slots, switch_interval_s, addresses)
         self.context = spark.sparkContext
         self.spark_slots = SparkSlots(spark.sparkContext)
-        self._switch_interval_s = switch_interval_s
-        self.master_address: MasterAddress | None = None
-        self.on_ended: OnEnded = lambda _resource_id, _cause: None
-        self._registered: set[ResourceId] = set()
         self._granted: int | None = None
-        self.worker_files = WorkerFiles()
         self._executors = ExecutorWatch(spark.sparkContext)
 
     @property
@@ -175,11 +263,7 @@ class SparkPlace:
 
     @property
     def _has_executor_log(self) -> bool:
-        """Whether executors have a log. In `local[n]` the executor is the driver, and its stderr is
-        the user's console.
-        """
-        master = str(self.context.master)
-        return master != "local" and not master.startswith("local[")
+        return has_executor_log(str(self.context.master))
 
     @property
     def shares_files(self) -> bool:
@@ -238,91 +322,27 @@ class SparkPlace:
     def why_gone(self, executor: str) -> HostLoss | None:
         return why_gone(self.context, executor)
 
-    def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
-        """Does nothing: their processes end with them."""
-
     def describe(self) -> str:
         return self.spark_slots.describe()
 
-    def progress(self, resource_id: ResourceId) -> int | None:
-        return None  # Its supervisor reports it.
 
-    # ------------------------------------------------------------------ orders
+class OneTaskEach(TaskManagerOrders):
+    """Each TaskManager has a Spark task, which ends with it. The class that inherits says where tasks run."""
 
-    @property
-    def _python(self) -> str | None:
-        """The interpreter of TaskManagers. On the driver's own machine its own exists; elsewhere Spark's choice counts."""
-        return sys.executable if self.is_local else None
-
-    def _worker_order(self, master: MasterAddress) -> WorkerOrder:
-        return WorkerOrder(
-            files=self.worker_files,
-            switch_interval_s=self._switch_interval_s,
-            heartbeat_interval_s=master.heartbeat_interval_s,
-            has_log=self._has_executor_log,
-            logs=master.logs,
-        )
-
-    def task_settings_for(self, usual: TaskSettings, _slots: int, _size: SlotSize) -> TaskSettings:
-        """Return the settings of a TaskManager of this number of slots."""
-        return usual
-
-    def _taskmanager(self, name: ResourceId, start_id: str, slots: int, size: SlotSize) -> Any:
-        """Return the order for one TaskManager, as plain data and without secrets."""
-        master = self.master_address
-        assert master is not None
-        order = TaskManagerOrder(
-            slots=slots,
-            size=size,
-            bind_host=LOOPBACK if self.is_local else None,
-            addresses=self._addresses,
-            task_settings=self.task_settings_for(master.task_settings, slots, size),
-        )
-        return {
-            "taskmanager": to_plain(order),
-            "start_id": start_id,
-            "resource_id": name,
-            "master_host": master.host,
-            "master_port": master.port,
-            "token": master.credentials.token,
-            "cluster_id": master.credentials.cluster_id,
-            "heartbeat_interval_s": master.heartbeat_interval_s,
-            "silence_timeout_s": master.silence_timeout_s,
-        }
-
-
-class SparkProvider(SparkPlace):
-    """The provider of one job that shares no process: each TaskManager has a Spark task, which ends with it."""
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        slots: int,
-        switch_interval_s: float | None = None,
-        addresses: Addresses | None = None,
-    ) -> None:
-        super().__init__(spark, slots, switch_interval_s, addresses)
-        self.background_jobs = BackgroundJobs(self.context, self.spark_slots, "")
-        self._package: Broadcast[bytes] | str = ""
+    background_jobs: BackgroundJobs
+    package: Any = ""
 
     def has_free_slots(self) -> bool:
         return not self.background_jobs.lack_places(
             self.background_jobs.running() - self._registered
         )
 
-    def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
-        self._executors.start()
-        self.master_address = master
-        self.on_ended = on_ended
-        self.background_jobs.group = master.credentials.cluster_id[:8]
-        self._package = package_for(self.context)
-
     def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
         """Start a TaskManager. Never raises; errors are reported by `on_ended`."""
         self.background_jobs.start(
             resource_id,
             size,
-            lambda: body_of(self.worker_config(resource_id, size), self._package),
+            lambda: body_of(self.worker_config(resource_id, size), self.package),
             self.on_ended,
         )
 
@@ -333,30 +353,45 @@ class SparkProvider(SparkPlace):
     def stop(self, resource_id: ResourceId) -> None:
         self.background_jobs.stop_later(resource_id)
 
+    def end_tasks(self) -> None:
+        """End all. Never raises."""
+        self.background_jobs.close(self._registered)
+
+
+class SparkProvider(OneTaskEach, SparkPlace):
+    """The provider of one job that shares no process."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        slots: int,
+        switch_interval_s: float | None = None,
+        addresses: Addresses | None = None,
+    ) -> None:
+        SparkPlace.__init__(self, spark, slots, switch_interval_s, addresses)
+        self.background_jobs = BackgroundJobs(ContextTasks(self.context, self.spark_slots), "")
+
+    def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
+        self._executors.start()
+        self.master_address = master
+        self.on_ended = on_ended
+        self.background_jobs.group = master.credentials.cluster_id[:8]
+        self.package = package_for(self.context)
+
     def close(self) -> None:
         """End all. Never raises."""
         self._executors.stop()
-        self.background_jobs.close(self._registered)
-        if isinstance(self._package, Broadcast):
+        self.end_tasks()
+        if isinstance(self.package, Broadcast):
             with contextlib.suppress(Exception):  # The session may be stopped already.
-                self._package.destroy()
+                self.package.destroy()
 
-    def worker_config(self, resource_id: ResourceId, size: SlotSize) -> dict[str, Any]:
-        """Plain data, as the child process gets it: the Spark worker that unpickles this does not have our classes."""
-        master = self.master_address
-        assert master is not None
-        slots = 1 if size else self.slots_per_taskmanager
-        return {
-            "worker_id": resource_id,
-            "host": master.host,
-            "port": master.port,
-            "ticket": master.tickets.new().to_plain(),
-            "heartbeat_interval_s": master.heartbeat_interval_s,
-            "silence_timeout_s": master.silence_timeout_s,
-            "python": self._python,
-            "worker": to_plain(self._worker_order(master)),
-            "only": self._taskmanager(resource_id, resource_id, slots, size),
-        }
+
+def has_executor_log(master: str) -> bool:
+    """Return whether executors have a log. In `local[n]` the executor is the driver, and its stderr
+    is the user's console, or that of a Spark Connect server.
+    """
+    return master != "local" and not master.startswith("local[")
 
 
 def control_endpoint_of(context: SparkContext, addresses: Addresses) -> Endpoint:

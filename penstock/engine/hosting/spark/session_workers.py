@@ -14,7 +14,12 @@ from typing import Final
 from pyspark import Broadcast, SparkContext
 
 from penstock.engine.hosting.network.wire.addresses import Endpoint
-from penstock.engine.hosting.spark.background_jobs import BackgroundJobs, body_of, package_for
+from penstock.engine.hosting.spark.background_jobs import (
+    BackgroundJobs,
+    ContextTasks,
+    body_of,
+    package_for,
+)
 from penstock.engine.hosting.spark.shared_workers import (
     OnLost,
     PoolAddress,
@@ -39,7 +44,7 @@ class SparkLauncher:
     def __init__(self, context: SparkContext, group: str) -> None:
         self._context = context
         self.spark_slots = SparkSlots(context)
-        self.background_jobs = BackgroundJobs(context, self.spark_slots, group)
+        self.background_jobs = BackgroundJobs(ContextTasks(context, self.spark_slots), group)
         self._lock = threading.Lock()
         self._kept: Broadcast[bytes] | str | None = None
 

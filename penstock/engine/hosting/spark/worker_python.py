@@ -251,13 +251,19 @@ def _found(answer: Interpreter | str | None, context: SparkContext) -> Interpret
     """
     if answer is None or isinstance(answer, Interpreter):
         return answer
-    other = _MISMATCH.search(answer)
+    return there_in(answer, str(context.pythonExec), remedy_for(context.master))
+
+
+def there_in(text: str, python: str, remedy: str) -> Interpreter | None:
+    """Return the worker that an error of Spark's speaks of; None: the error has another reason.
+
+    Raises: ConfigurationError: no worker can be started.
+    """
+    other = _MISMATCH.search(text)
     if other is not None:
-        return Interpreter(str(context.pythonExec), other[1], None, "an executor")
-    if "Cannot run program" in answer:
-        raise ConfigurationError(
-            f"Spark cannot start a Python worker: {cause_in(answer)}. {remedy_for(context.master)}"
-        )
+        return Interpreter(python, other[1], None, "an executor")
+    if "Cannot run program" in text:
+        raise ConfigurationError(f"Spark cannot start a Python worker: {cause_in(text)}. {remedy}")
     return None
 
 

@@ -1,0 +1,1 @@
+"""TaskManagers through Spark Connect: the program is a client, and the driver of the cluster is elsewhere."""
