@@ -19,7 +19,7 @@ EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "25"))
 """Of each law that does not say so itself. New ones in every run."""
 
 SERVERS = {
-    "apache_kafka", "binlog_mariadb", "hdfs", "logical_postgres", "mariadb_url", "other_server",
+    "apache_kafka", "binlog_mariadb", "connect", "hdfs", "logical_postgres", "mariadb_url", "other_server",
     "own_mariadb", "own_postgres", "postgres_url", "rabbitmq", "shared_mosquitto", "shared_nats",
     "shared_redis", "yarn", "zookeeper",
 }  # fmt: skip

@@ -346,10 +346,9 @@ def _refuse_connect(master: str) -> None:
     remote = os.environ.get("SPARK_REMOTE")
     if remote or master.startswith("sc://"):
         raise ConfigurationError(
-            f"this is a Spark Connect client ({remote or master}), which has no SparkContext "
-            "and so cannot run TaskManagers or stages. Unset SPARK_REMOTE, and run the "
-            "program as a driver of the cluster: give its master (spark://, yarn, k8s://) by "
-            "--master, or use spark-submit."
+            f"{remote or master} is a Spark Connect server, whose clients have no SparkContext, and "
+            "this needs one. Unset SPARK_REMOTE, and name the cluster's own master (spark://, yarn, "
+            "k8s://) by --master."
         )
 
 

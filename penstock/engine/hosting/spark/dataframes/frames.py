@@ -33,6 +33,7 @@ from penstock.engine.hosting.os.spark_thread import SparkThread
 from penstock.engine.hosting.provider import TaskManagerProvider
 from penstock.engine.hosting.shipping.package_archive import ship
 from penstock.engine.hosting.shipping.worker_imports import Appended, Archives
+from penstock.engine.hosting.spark.connect.frames import ConnectFrame, ConnectJobFrame
 from penstock.engine.hosting.spark.dataframes import feed_task
 from penstock.engine.hosting.spark.dataframes.feed_reader import FeedFailed, FeedHosts, FeedPlace
 from penstock.engine.hosting.spark.dataframes.feed_server import FeedServer
@@ -79,6 +80,9 @@ class DriverFrame:
         """Spark's `DeterministicLevel`."""
         return str(self._java_messages.outputDeterministicLevel().toString())
 
+    def run_in(self, name: str, around: FrameSurroundings) -> JobFrame:
+        return JobFrame(self, name, around)
+
     def messages(self) -> RDD[bytes]:
         return RDD(self._java_messages.toJavaRDD(), self.spark.sparkContext, NoOpSerializer())
 
@@ -105,11 +109,10 @@ def frame_source(frame: object, timestamp_column: str | None) -> FrameSource:
     """Raises: TypeError: not a DataFrame. GraphError: a column has no counterpart, or the timestamp
     column is unusable.
     """
-    if not isinstance(frame, DataFrame) or not hasattr(frame, "_jdf"):
+    if not isinstance(frame, DataFrame):
         raise TypeError(
-            "from_spark takes a DataFrame of a SparkSession in this process, got "
-            f"{type(frame).__module__}.{type(frame).__qualname__}. With Spark Connect, write "
-            "it as Parquet and read that with FileSource."
+            "from_spark takes a DataFrame of Spark, got "
+            f"{type(frame).__module__}.{type(frame).__qualname__}."
         )
     if frame.isStreaming:
         raise GraphError(
@@ -121,7 +124,9 @@ def frame_source(frame: object, timestamp_column: str | None) -> FrameSource:
     if timestamp_column is not None:
         _check_time(type_info, timestamp_column)
     large = frame.sparkSession.conf.get(_LARGE_TYPES, "false") == "true"
-    return FrameSource(DriverFrame(frame), FrameFormat(type_info, large, timestamp_column))
+    is_remote = not hasattr(frame, "_jdf")
+    found = ConnectFrame(frame) if is_remote else DriverFrame(frame)
+    return FrameSource(found, FrameFormat(type_info, large, timestamp_column))
 
 
 def _check_time(type_info: RowTypeInfo, name: str) -> None:
@@ -308,22 +313,23 @@ def with_frames(
 
     A program may submit one stream several times, so each job gets its own. Raises: ConfigurationError.
     """
-    opened: list[JobFrame] = []
+    opened: list[JobFrame | ConnectJobFrame] = []
     hosts = _hosts(settings, provider)
 
     def own(place: CoordinatedVertex) -> CoordinatedVertex:
         source = place.coordinator
-        if not (isinstance(source, FrameSource) and isinstance(source.frame, DriverFrame)):
+        if not isinstance(source, FrameSource):
+            return place
+        if not isinstance(source.frame, DriverFrame | ConnectFrame):
             return place
         frame = copy.copy(source.frame)
         folder = spool_folder(
             checkpoint_places_of(settings).directory,
             f"{job.graph.job_id}/{place.uid}",
-            shares_files=provider.shares_files,
+            shares_files=provider.shares_files and isinstance(frame, DriverFrame),
         )
-        around = FrameSurroundings(hosts, folder)
-        frame.run = JobFrame(frame, place.name, around)
-        opened.append(frame.run)
+        run = frame.run = frame.run_in(place.name, FrameSurroundings(hosts, folder))
+        opened.append(run)
         return replace(place, coordinator=FrameSource(frame, source.form))
 
     coordinated = tuple(map(own, job.coordinated))
@@ -349,7 +355,7 @@ def _hosts(settings: Settings, provider: TaskManagerProvider) -> FeedHosts:
 class _ClosingFrames(JobObserver):
     """Passes all events on to another observer, and releases the DataFrames when the job has ended."""
 
-    def __init__(self, inner: JobObserver, frames: list[JobFrame]) -> None:
+    def __init__(self, inner: JobObserver, frames: list[JobFrame | ConnectJobFrame]) -> None:
         self._inner = inner
         self._frames = frames
 
@@ -366,6 +372,6 @@ class _ClosingFrames(JobObserver):
         self._inner.observe(event)
 
 
-def _close(frames: list[JobFrame], keeps_files: bool) -> None:
+def _close(frames: list[JobFrame | ConnectJobFrame], keeps_files: bool) -> None:
     for frame in frames:
         frame.close(keeps_files=keeps_files)

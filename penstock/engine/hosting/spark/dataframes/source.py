@@ -123,11 +123,14 @@ class FrameSplit:
 class FrameRun(Protocol):
     """A DataFrame in one streaming job, on the driver."""
 
-    def place_for_reader(self) -> FeedPlace:
-        """Return where one reader gets feeds, with a ticket that is valid once."""
+    def place_for_reader(self) -> FeedPlace | None:
+        """Return where one reader gets feeds, with a ticket that is valid once; None: all partitions are in files."""
 
-    def partitions(self) -> int:
-        """Return the number of partitions; may take as long as Spark takes for the shuffles below the DataFrame."""
+    def partitions(self) -> int | None:
+        """Return the number of partitions; may take as long as Spark takes for the shuffles below the DataFrame.
+
+        None: it is known when all of them are written to files.
+        """
 
     @property
     def is_spooled(self) -> bool: ...
@@ -135,8 +138,11 @@ class FrameRun(Protocol):
     def spool(self, partitions: Sequence[int]) -> None:
         """Have Spark write these partitions to files, unless it does already."""
 
-    def spooled(self) -> dict[int, SpoolFile]:
-        """Return the partitions that are written by now. Raises: ExternalError: Spark has given up."""
+    def spooled(self) -> dict[int, SpoolFile] | None:
+        """Return the partitions that are written by now; None: their number is not known yet.
+
+        Raises: ExternalError: Spark has given up.
+        """
 
 
 class Frame(Protocol):
@@ -205,7 +211,10 @@ class FrameEnumerator(QueueEnumerator):
     def start(self) -> None:
         is_new = self._missing is None
         if self._missing is None:
-            self._missing = set(range(self._run.partitions()))
+            partitions = self._run.partitions()
+            if partitions is None:
+                return
+            self._missing = set(range(partitions))
         if is_new and not self._run.is_spooled:
             self._splits.extend(FrameSplit(one) for one in sorted(self._missing))
             self._missing = set()
@@ -215,10 +224,12 @@ class FrameEnumerator(QueueEnumerator):
         """Register a reader. Files are written only from the first reader on: before, Spark's cores
         are for the TaskManagers.
         """
-        self._context.assign_splits(subtask, [self._run.place_for_reader()])
-        if self._missing and not self._is_spooling:
+        place = self._run.place_for_reader()
+        if place is not None:
+            self._context.assign_splits(subtask, [place])
+        if self._missing != set() and not self._is_spooling:
             self._is_spooling = True
-            self._run.spool(sorted(self._missing))
+            self._run.spool(sorted(self._missing or ()))
             self._context.call_periodically(_LOOK_MS, self._look)
             self._look()
 
@@ -226,18 +237,21 @@ class FrameEnumerator(QueueEnumerator):
         super().add_splits_back([one for one in splits if isinstance(one, FrameSplit)], subtask)
 
     def snapshot_state(self) -> Any:
-        return sorted(self._missing or ()), super().snapshot_state()
+        missing = None if self._missing is None else sorted(self._missing)
+        return missing, super().snapshot_state()
 
     def restore_state(self, state: Any) -> None:
         missing, splits = state
-        self._missing = set(missing)
+        self._missing = None if missing is None else set(missing)
         super().restore_state(splits)
 
     def _look(self) -> None:
-        assert self._missing is not None
-        if not self._missing:
+        spooled = None if self._missing == set() else self._run.spooled()
+        if spooled is None:
             return
-        there = {p: file for p, file in self._run.spooled().items() if p in self._missing}
+        if self._missing is None:
+            self._missing = set(spooled)
+        there = {p: file for p, file in spooled.items() if p in self._missing}
         self._missing -= there.keys()
         self.add(FrameSplit(partition, file=file) for partition, file in there.items())
         if not self._missing:
@@ -257,18 +271,17 @@ class FrameReader(SourceReaderBase):
         self._early: list[FrameSplit] = []
 
     def create_split_reader(self) -> SplitReader:
-        assert self._place is not None
         return FrameSplitReader(self._form, self._place)
 
     def add_splits(self, splits: Sequence[Any]) -> None:
-        """Take splits. Restored splits wait until the driver has said where to get feeds."""
+        """Take splits. Restored splits that no file has wait until the driver has said where to get feeds."""
         for one in splits:
             if isinstance(one, FeedPlace):
                 self._place = one
             else:
                 self._early.append(one)
         self._open.update((one.partition, one) for one in self._early)
-        if self._place is not None and self._early:
+        if self._early and (self._place is not None or all(one.file for one in self._early)):
             waiting, self._early = self._early, []
             super().add_splits(waiting)
 
@@ -283,7 +296,8 @@ class FrameReader(SourceReaderBase):
 class FrameSplitReader(SplitReader):
     """Reads splits on the fetcher's thread."""
 
-    def __init__(self, form: FrameFormat, place: FeedPlace) -> None:
+    def __init__(self, form: FrameFormat, place: FeedPlace | None) -> None:
+        """`place`: None: all splits are in files."""
         self._decoder = MessageDecoder(form)
         self._place = place
         self._credentials: Credentials | None = None
@@ -328,6 +342,7 @@ class FrameSplitReader(SplitReader):
     def _opened(self, split: FrameSplit) -> FeedStream | SpoolStream:
         if split.file is not None:
             return SpoolStream(split.file, split.position)
+        assert self._place is not None
         try:
             if self._credentials is None:
                 self._credentials = self._place.registered()

@@ -18,6 +18,7 @@ from penstock.engine.hosting.os.session_jobs import SessionJob, SessionJobs
 from penstock.engine.hosting.program import host
 from penstock.engine.hosting.program import spark_host as session
 from penstock.engine.hosting.program.spark_host import SparkHost
+from penstock.engine.hosting.reporting import say
 from penstock.engine.hosting.spark import background_jobs
 from penstock.engine.hosting.spark import session as spark_session
 from penstock.engine.hosting.spark import slots as spark_slots
@@ -329,7 +330,7 @@ def test_of_batch_jobs_the_network_is_looked_at_and_nothing_else():
 def test_a_warning_is_given_once(operations, monkeypatch, capsys):
     spark = spark_with(spark_executor_pyspark_memory="1g")
     monkeypatch.setattr(session, "active_session", lambda: spark)
-    monkeypatch.setattr(session.Overrides, "warned", set())
+    monkeypatch.setattr(say, "_SAID", set())
     for _ in range(2):
         SparkHost().provider(Settings({}), {UNSIZED: 1})
     assert capsys.readouterr().err.count("spark.executor.pyspark.memory") == 1

@@ -142,7 +142,7 @@ def test_a_connect_client_is_refused_with_the_way_out(monkeypatch, remote, maste
     settings = Settings({"penstock.spark.master": master})
     monkeypatch.setattr(SparkContext, "_gateway", None)
     with pytest.raises(
-        ConfigurationError, match=r"Spark Connect client \(sc://there.*spark-submit"
+        ConfigurationError, match=r"sc://there.*is a Spark Connect server.*--master"
     ):
         spark_session.session_for(settings, 2, {})
 

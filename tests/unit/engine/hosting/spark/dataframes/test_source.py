@@ -148,6 +148,55 @@ def test_a_partition_in_a_file_is_handed_out_when_it_is_there(tmp_path):
     assert context.assigned == [(0, FrameSplit(0, file=run.files[0]))]
 
 
+class WholeRun(Run):
+    """All partitions are written together, and how many there are is known then. No reader gets a feed."""
+
+    def __init__(self) -> None:
+        super().__init__(None, {})
+        self.is_spooled = True
+        self.is_written = False
+
+    def place_for_reader(self):
+        return None
+
+    def spooled(self):
+        return dict(self.files) if self.is_written else None
+
+
+def test_partitions_whose_number_comes_with_their_files_are_handed_out_together(tmp_path):
+    run = WholeRun()
+    enumerator, context = started(run)
+    early = enumerator.snapshot_state()
+    for subtask in (0, 1):
+        enumerator.add_reader(subtask)
+        enumerator.handle_split_request(subtask, "host")
+    assert run.asked == [[]]
+    assert (context.assigned, context.ended) == ([], [])
+    context.periodic()
+    assert (context.assigned, context.ended) == ([], [])
+    run.files = {one: write_partition(str(tmp_path), one, [b"m"]) for one in range(3)}
+    run.is_written = True
+    context.periodic()
+    assert context.assigned == [(one, FrameSplit(one, file=run.files[one])) for one in (0, 1)]
+    late = enumerator.snapshot_state()
+    for state, left in ((early, [0, 1, 2]), (late, [2])):
+        restored, context = started(run, state)
+        restored.add_reader(0)
+        for _ in range(4):
+            restored.handle_split_request(0, "host")
+        assert [split.partition for _, split in context.assigned] == left
+        assert context.ended == [0]
+
+
+def test_a_dataframe_without_partitions_ends():
+    run = WholeRun()
+    run.is_written = True
+    enumerator, context = started(run)
+    enumerator.add_reader(0)
+    enumerator.handle_split_request(0, "host")
+    assert (context.assigned, context.ended) == ([], [0])
+
+
 def test_a_request_of_a_reader_that_is_gone_takes_no_partition(tmp_path):
     run = Run(1, {})
     run.is_spooled = True
@@ -223,6 +272,14 @@ class ReaderPlace:
         split_reader.close()
         self.fetcher = Fetcher()
         return self.fetcher
+
+
+def test_restored_partitions_that_files_have_wait_for_no_place(tmp_path):
+    context = ReaderPlace()
+    reader = FrameReader(context, FrameFormat(LONGS))
+    split = FrameSplit(0, file=write_partition(str(tmp_path), 0, [b"m"]))
+    reader.add_splits([split])
+    assert context.fetcher.splits == [split]
 
 
 def test_restored_partitions_wait_for_the_place_and_positions_follow_what_was_given():

@@ -1,0 +1,199 @@
+"""What is known of a cluster through Spark Connect, and tasks on it. The session is a stand-in that runs tasks in this process; real servers are in
+tests/spark/clusters/test_connect.py.
+"""
+
+import itertools
+import platform
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from penstock.engine.hosting.network.wire.addresses import Addresses, Endpoint
+from penstock.engine.hosting.spark.connect import cluster as module
+from penstock.engine.hosting.spark.connect.cluster import ConnectCluster
+from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.slot_size import UNSIZED
+
+LOOPBACK = Endpoint("127.0.0.1")
+numbers = itertools.count()
+
+
+class Frame:
+    def __init__(self, session, partitions) -> None:
+        self._session = session
+        self._partitions = partitions
+
+    def mapInArrow(self, body, _schema):  # ruff: ignore[invalid-function-name]
+        self._body = body
+        return self
+
+    def collect(self):
+        self._session.ran.append(set(self._session.tags))
+        if self._session.error is not None:
+            raise RuntimeError(self._session.error)
+        rows = []
+        for _ in range(self._partitions):
+            for batch in self._body(iter(())):
+                rows += [SimpleNamespace(**row) for row in batch.to_pylist()]
+        return rows
+
+
+class Session:
+    """Of `cores` cores. `tags`: of the calls of a thread; a test has one thread at a time."""
+
+    def __init__(self, cores=4, **conf) -> None:
+        self.session_id = f"session-{next(numbers)}"
+        self.client = SimpleNamespace(host="127.0.0.1")
+        settings = {key.replace("_", "."): value for key, value in conf.items()}
+        self.conf = SimpleNamespace(getAll={"spark.master": "yarn"} | settings)
+        self.is_stopped = False
+        self.error = None
+        self.cores = cores
+        self.tags = set()
+        self.ran = []
+        self.interrupted = []
+        self.artifacts = []
+        self.addTag = self.tags.add
+        self.removeTag = self.tags.discard
+        self.interruptTag = self.interrupted.append
+
+    def range(self, *numbers):
+        return Frame(self, numbers[3] if numbers[3:] else self.cores)
+
+    def addArtifacts(self, path, **kinds):  # ruff: ignore[invalid-function-name]
+        self.artifacts.append((path, kinds))
+
+
+def looked(**session):
+    cluster = ConnectCluster(Session(**session))
+    cluster.look(LOOPBACK)
+    return cluster
+
+
+def test_a_session_has_one_cluster():
+    session = Session()
+    assert ConnectCluster.of(session) is ConnectCluster.of(session)
+    assert ConnectCluster.of(session) is not ConnectCluster.of(Session())
+
+
+def test_each_core_is_a_task_slot():
+    assert looked(cores=3).total == 3
+    assert looked(cores=5, spark_task_cpus="2").total == 2
+    assert "gives 3 task slots" in looked(cores=3).describe()
+
+
+@pytest.mark.parametrize(
+    "setting", ["spark_default_parallelism", "spark_dynamicAllocation_enabled"]
+)
+def test_where_a_setting_hides_the_cores_their_number_is_unknown(setting):
+    cluster = looked(**{setting: "true" if "enabled" in setting else "7"})
+    assert (cluster.total, cluster.free(), cluster.has_room(1000)) == (None, None, True)
+    assert "an unknown number of task slots" in cluster.describe()
+
+
+def test_a_second_job_at_once_does_not_look_again():
+    cluster = looked()
+    cluster.look(LOOPBACK)
+    assert len(cluster.spark.ran) == 1
+    cluster.look(Endpoint("127.0.0.1", ports="0", host="localhost"))
+    assert len(cluster.spark.ran) == 2
+
+
+def test_an_executor_that_does_not_reach_the_client_is_an_error(monkeypatch):
+    def refuses(address, _timeout):
+        raise OSError(f"no route to {address[0]}")
+
+    monkeypatch.setattr("socket.create_connection", refuses)
+    with pytest.raises(
+        ConfigurationError, match=r"cannot reach this program at 192.0.2.1: no route"
+    ):
+        ConnectCluster(Session()).look(Endpoint("127.0.0.1", host="192.0.2.1"))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.8 than that in driver: 3.11",
+            f"Python 3.8.*the driver runs {sys.executable}.*Python {platform.python_version()}.*spark.pyspark.python",
+        ),
+        ('Cannot run program "none": error=2', "cannot start a Python worker.*none"),
+        ("ValueError: odd", "does not run Python tasks: ValueError: odd"),
+    ],
+)
+def test_workers_that_cannot_run_tasks_are_an_error(error, said):
+    cluster = ConnectCluster(Session())
+    cluster.spark.error = error
+    with pytest.raises(ConfigurationError, match=f"(?s){said}"):
+        cluster.look(LOOPBACK)
+
+
+def test_workers_without_a_slot_do_not_keep_the_job(monkeypatch):
+    """What others hold is seen when TaskManagers wait."""
+    session = Session()
+    session.range = lambda *_numbers: SimpleNamespace(
+        mapInArrow=lambda *_work: SimpleNamespace(collect=threading.Event().wait)
+    )
+    monkeypatch.setattr(module, "_PATIENCE_S", 0)
+    monkeypatch.setattr(module, "_LOOK_S", 0)
+    cluster = ConnectCluster(session)
+    cluster.look(LOOPBACK)
+    assert cluster.total is None
+    assert session.interrupted == ["penstock-look"]
+
+
+def test_a_task_is_named_by_its_tag_and_holds_a_slot_while_it_runs():
+    cluster = looked(cores=2)
+    seen = []
+
+    def body():
+        def run(_partition):
+            seen.append(cluster.free())
+            return ["it was asked to end"]
+
+        return run
+
+    assert cluster.run("tm-1-job", "a title", UNSIZED, body) == ["it was asked to end"]
+    assert seen == [1]
+    assert cluster.free() == 2
+    assert cluster.spark.ran[-1] == {"tm-1-job"}
+    assert cluster.spark.tags == set()
+    cluster.cancel("tm-1-job")
+    assert cluster.spark.interrupted == ["tm-1-job"]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_gone"),
+    [("(INVALID_HANDLE.SESSION_CLOSED) closed", True), ("ValueError: the user's", False)],
+)
+def test_an_error_of_the_session_is_the_end_of_all_tasks(error, is_gone):
+    cluster = looked()
+    cluster.spark.error = error
+    with pytest.raises(RuntimeError):
+        cluster.run("tm-1", "", UNSIZED, lambda: list)
+    assert (cluster.gone() is not None) == is_gone
+    assert cluster.free() == 4
+    cluster.spark.is_stopped = True
+    assert "sc://127.0.0.1" in cluster.gone()
+
+
+def test_penstock_comes_once_to_the_session():
+    cluster = looked()
+    assert cluster.package is cluster.package
+    (((path, kinds)),) = cluster.spark.artifacts
+    assert path.endswith(cluster.package.name)
+    assert kinds == {"file": True}
+
+
+def test_the_client_listens_where_it_reaches_the_server():
+    cluster = looked()
+    assert cluster.endpoint(Addresses()) == Endpoint("127.0.0.1", host="127.0.0.1")
+    named = Addresses(
+        control_host="far", control_bind_host="0.0.0.0", control_ports="5", control_port=6
+    )
+    assert cluster.endpoint(named) == Endpoint("0.0.0.0", "5", "far", 6)
+    cluster.spark.client.host = "no-such-host.invalid"
+    with pytest.raises(ConfigurationError, match=r"no-such-host.invalid"):
+        cluster.endpoint(Addresses())
