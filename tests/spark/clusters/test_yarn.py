@@ -6,6 +6,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from tests.tools.clusters.connect_server import HOME, URL, connect_server
 from tests.tools.clusters.yarn_jobs import (
     EXPECTED,
     LIMIT_S,
@@ -95,6 +96,22 @@ def test_in_cluster_mode_the_driver_is_in_a_container_too(yarn, tmp_path):
     assert len({container for _, _, container in lines}) == 2
     # The first container of an application is its master's.
     assert not [container for _, _, container in lines if container.endswith("_000001")]
+
+
+def test_a_client_of_a_spark_connect_server_has_its_taskmanagers_in_containers(yarn, tmp_path):
+    conf = [f"--conf={key}={value}" for key, value in SETTINGS.items()]
+    start = (f"{HOME}/sbin/start-connect-server.sh", "--master", "yarn", *conf)
+    penstock, run, *_ = order(tmp_path)
+    places = f"-Dexecution.checkpointing.dir=file://{tmp_path}/checkpoints"
+    command = (penstock, run, "--master", URL, places, "counts.py", "--", str(tmp_path / "out"))
+    with connect_server(yarn.sandbox, tmp_path, *start, environment=yarn.environment) as server:
+        done = server.run(*command, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = lines_of(tmp_path)
+    assert sorted((key, count) for key, count, _ in lines) == EXPECTED
+    containers = {container for _, _, container in lines}
+    assert len(containers) == 2
+    assert all(one.startswith("container_") for one in containers)
 
 
 # An application of Spark alone: its only task makes a file.

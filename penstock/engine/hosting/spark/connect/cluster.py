@@ -35,7 +35,7 @@ from penstock.engine.hosting.spark.checks import is_true
 from penstock.engine.hosting.spark.connect import task_bodies
 from penstock.engine.hosting.spark.connect.task_bodies import SessionFile
 from penstock.engine.hosting.spark.worker_python import Interpreter, cause_in, refusal_of, there_in
-from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.options.cluster import JobManagerAddressOptions
 from penstock.engine.model.slot_size import SlotSize
 from penstock.engine.model.texts.amounts import counted
@@ -44,6 +44,9 @@ _LOOK_TAG: Final = "penstock-look"
 _LOOK_S: Final = 60.0
 _PATIENCE_S: Final = 3.0
 _LOOK_AGAIN_S: Final = 30.0
+_EXECUTORS_WAIT_S: Final = 5.0
+_ANSWER_S: Final = 10.0
+_ASK_AGAIN_S: Final = 0.5
 _HIDES_CORES: Final = frozenset({
     "spark.default.parallelism",
     "spark.sql.leafNodeDefaultParallelism",
@@ -86,7 +89,12 @@ class ConnectCluster:
 
     @property
     def address(self) -> str:
-        return f"sc://{self.spark.client.host}"
+        return f"sc://{self._endpoint or self.spark.client.host}"
+
+    @property
+    def _endpoint(self) -> str | None:
+        """Host and port. None: the program has made its channel itself."""
+        return getattr(self.spark.client._builder, "endpoint", None)
 
     @cached_property
     def configuration(self) -> dict[str, str]:
@@ -114,9 +122,18 @@ class ConnectCluster:
     def where(self) -> str:
         return f"the Spark Connect server {self.address}, whose Spark master is {self.master}"
 
-    def free(self) -> int | None:
-        """Return the task slots that no job of this program holds; None: not known."""
-        return None if self._total is None else max(0, self._total - len(self._held))
+    def free(self, wanted: int, endpoint: Endpoint) -> int | None:
+        """Return the task slots that no job of this program holds; None: not known. Looks again for some seconds
+        where they are fewer than `wanted`: executors come one by one.
+        """
+        began_s = time.monotonic()
+        while True:
+            free = None if self._total is None else max(0, self._total - len(self._held))
+            is_late = time.monotonic() - began_s >= _EXECUTORS_WAIT_S
+            if free is None or free >= wanted or is_late:
+                return free
+            del self._looked[endpoint]
+            self.look(endpoint)
 
     def gone(self) -> str | None:
         """Return why no task of this session will ever run again."""
@@ -241,6 +258,7 @@ class ConnectCluster:
         with self._lock:
             self._held.add(group)
         try:
+            self._await_server()
             one = self.spark.range(0, 1, 1, 1)
             work = (task_bodies.causes(make_body()), "cause string")
             return [row.cause for row in self._collected(group, one, work)]
@@ -253,6 +271,25 @@ class ConnectCluster:
         finally:
             with self._lock:
                 self._held.discard(group)
+
+    def _await_server(self) -> None:
+        """Raises ExternalError: it does not answer. Its client would ask again for minutes, in silence."""
+        if self._endpoint is None:
+            return
+        host, _, port = self._endpoint.rpartition(":")
+        began_s = time.monotonic()
+        while True:
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+            except OSError as error:
+                if time.monotonic() - began_s >= _ANSWER_S:
+                    self._gone = (
+                        f"the Spark Connect server {self.address} does not answer any more: {error}"
+                    )
+                    raise ExternalError(self._gone) from error
+                time.sleep(_ASK_AGAIN_S)
+            else:
+                return
 
     def spool(self, tag: str, frame: Any, folder: str) -> list[Any]:
         """Write each partition of a DataFrame to a file. Returns a row for each."""
@@ -279,7 +316,8 @@ class ConnectCluster:
 
     def has_room(self, tasks: int) -> bool:
         """Whether the tasks of this program have room; they are counted already."""
-        return self._total is None or len(self._held) <= self._total
+        is_over = self._gone is not None
+        return is_over or self._total is None or len(self._held) <= self._total
 
 
 def _address_towards(host: str) -> str:

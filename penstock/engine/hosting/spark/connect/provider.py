@@ -27,6 +27,7 @@ class ConnectProvider(OneTaskEach):
     ) -> None:
         super().__init__(slots, switch_interval_s, addresses)
         self._cluster = cluster
+        self._granted = cluster.total
         self.background_jobs = BackgroundJobs(cluster, "")
 
     @property
@@ -47,7 +48,10 @@ class ConnectProvider(OneTaskEach):
         return self._cluster.endpoint(self._addresses)
 
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
-        return self._cluster.free()
+        """As the port. With `wanted`, waits some seconds for executors that are about to come."""
+        if wanted is not None:
+            self._granted = self._cluster.free(wanted, self.control_endpoint)
+        return self._granted
 
     def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
         if any(taskmanagers):

@@ -13,8 +13,9 @@ import pytest
 from penstock.engine.hosting.network.wire.addresses import Addresses, Endpoint
 from penstock.engine.hosting.spark.connect import cluster as module
 from penstock.engine.hosting.spark.connect.cluster import ConnectCluster
-from penstock.engine.model.errors import ConfigurationError
+from penstock.engine.model.errors import ConfigurationError, ExternalError
 from penstock.engine.model.slot_size import UNSIZED
+from tests.tools.small_servers import free_port
 
 LOOPBACK = Endpoint("127.0.0.1")
 numbers = itertools.count()
@@ -45,7 +46,7 @@ class Session:
 
     def __init__(self, cores=4, **conf) -> None:
         self.session_id = f"session-{next(numbers)}"
-        self.client = SimpleNamespace(host="127.0.0.1")
+        self.client = SimpleNamespace(host="127.0.0.1", _builder=None)
         settings = {key.replace("_", "."): value for key, value in conf.items()}
         self.conf = SimpleNamespace(getAll={"spark.master": "yarn"} | settings)
         self.is_stopped = False
@@ -89,8 +90,21 @@ def test_each_core_is_a_task_slot():
 )
 def test_where_a_setting_hides_the_cores_their_number_is_unknown(setting):
     cluster = looked(**{setting: "true" if "enabled" in setting else "7"})
-    assert (cluster.total, cluster.free(), cluster.has_room(1000)) == (None, None, True)
+    assert (cluster.total, cluster.free(9, LOOPBACK), cluster.has_room(1000)) == (None, None, True)
     assert "an unknown number of task slots" in cluster.describe()
+
+
+def test_executors_that_are_about_to_come_are_waited_for(monkeypatch):
+    cluster = looked(cores=2)
+    cores = iter((2, 3, 5))
+
+    def come(*_numbers):
+        return Frame(cluster.spark, next(cores))
+
+    cluster.spark.range = come
+    assert cluster.free(4, LOOPBACK) == 5
+    monkeypatch.setattr(module, "_EXECUTORS_WAIT_S", 0)
+    assert cluster.free(9, LOOPBACK) == 5
 
 
 def test_a_second_job_at_once_does_not_look_again():
@@ -150,14 +164,14 @@ def test_a_task_is_named_by_its_tag_and_holds_a_slot_while_it_runs():
 
     def body():
         def run(_partition):
-            seen.append(cluster.free())
+            seen.append(cluster.free(1, LOOPBACK))
             return ["it was asked to end"]
 
         return run
 
     assert cluster.run("tm-1-job", "a title", UNSIZED, body) == ["it was asked to end"]
     assert seen == [1]
-    assert cluster.free() == 2
+    assert cluster.free(2, LOOPBACK) == 2
     assert cluster.spark.ran[-1] == {"tm-1-job"}
     assert cluster.spark.tags == set()
     cluster.cancel("tm-1-job")
@@ -174,9 +188,19 @@ def test_an_error_of_the_session_is_the_end_of_all_tasks(error, is_gone):
     with pytest.raises(RuntimeError):
         cluster.run("tm-1", "", UNSIZED, lambda: list)
     assert (cluster.gone() is not None) == is_gone
-    assert cluster.free() == 4
+    assert cluster.free(4, LOOPBACK) == 4
     cluster.spark.is_stopped = True
     assert "sc://127.0.0.1" in cluster.gone()
+
+
+def test_a_server_that_does_not_answer_any_more_is_the_end_of_all_tasks(monkeypatch):
+    monkeypatch.setattr(module, "_ANSWER_S", 0.1)
+    cluster = looked()
+    cluster.spark.client._builder = SimpleNamespace(endpoint=f"127.0.0.1:{free_port()}")
+    with pytest.raises(ExternalError, match="does not answer any more"):
+        cluster.run("tm-1", "", UNSIZED, lambda: list)
+    assert "does not answer any more" in cluster.gone()
+    assert cluster.describe() == cluster.gone()
 
 
 def test_penstock_comes_once_to_the_session():
