@@ -10,7 +10,7 @@ import pytest
 
 from tests.tools.clusters.connect_server import HOME, URL, connect_server
 from tests.tools.clusters.sandbox import sandbox
-from tests.tools.guides import commands_of
+from tests.tools.guides import commands_of, program_of
 from tests.tools.output_files import committed_lines
 from tests.tools.waiting import wait_until
 
@@ -181,7 +181,8 @@ def test_a_dataframe_goes_in_and_comes_out_as_spark_has_it(connect, tmp_path):
 day = F.expr("timestamp'2024-02-29 12:30:15.123456'")
 frame = spark.range(0, 40_000, 1, 5).where("id < 8000 or id >= 16000").select(
     "id", (F.col("id") % 7).alias("k"), F.expr("cast(id / 4 as decimal(12, 3))").alias("dec"),
-    F.concat(F.lit("Straße "), "id").alias("s"), F.when(F.col("id") % 3 > 0, F.col("id")).alias("n"),
+    F.concat(F.lit("Straße "), "id").alias("s"),
+    F.when(F.col("id") % 3 > 0, F.col("id")).alias("n"),
     F.timestamp_add("SECOND", "id", day).alias("ts"), F.array("id", F.lit(None)).alias("a"),
     F.struct(F.lit(b"\\0x").alias("x"), F.lit(1.5).alias("d")).alias("st"),
 )
@@ -195,19 +196,13 @@ print(json.dumps(both))
     assert answer_of(done) == [32_000, 0, 0]
 
 
-def test_the_files_of_a_dataframe_go_with_its_job(connect, tmp_path):
-    done = client(
-        connect,
-        tmp_path,
-        """
-pairs = env.from_spark(spark.range(0, 1000, 1, 3)).key_by(lambda row: row.id % 5)
-sums = pairs.reduce(lambda a, b: type(a)(id=a.id + b.id))
-print(json.dumps(sorted(row.id for row in sums.execute_and_collect())[-1]))
-""",
-        f"file://{tmp_path}/checkpoints",
-    )
-    assert answer_of(done) == max(sum(range(one, 1000, 5)) for one in range(5))
-    assert list(tmp_path.rglob("partition-*")) == []
+def test_the_guides_session_reads_and_makes_dataframes_and_leaves_no_file(connect, tmp_path):
+    program = program_of("spark-connect.md", "A session of the program's own")
+    (tmp_path / "client.py").write_text(program.replace("file:///shared", f"file://{tmp_path}"))
+    done = connect.run(sys.executable, "client.py", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(map(int, re.findall(r"\d+", done.stdout))) == [one * 7 for one in range(10)]
+    assert list(tmp_path.rglob("part*")) == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import sys
@@ -79,10 +80,10 @@ class ConnectHost:
         return max(1, self.cores(settings) - settings.get(SparkOptions.CORES_KEPT))
 
     def cores(self, settings: Settings) -> int:
-        return self._looked_at(settings).total or 1
+        return self._probed_cluster(settings).total or 1
 
     def provider(self, settings: Settings, needed: Mapping[SlotSize, int]) -> TaskManagerProvider:
-        cluster = self._looked_at(settings)
+        cluster = self._probed_cluster(settings)
         say_once(check_configuration(cluster.configuration, cluster.master))
         say_once([f"jobs run through {cluster.where()}"])
         switch_ms = settings.get(ExchangeOptions.SWITCH_INTERVAL)
@@ -91,7 +92,7 @@ class ConnectHost:
         return ConnectProvider(cluster, slots, switch_interval_s, addresses_of(settings))
 
     def check_workers(self, *, reads_frames: bool) -> None:
-        """Does nothing: `provider` has looked at them."""
+        """Does nothing: `provider` has probed them."""
 
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
         _refuse_batch()
@@ -104,9 +105,9 @@ class ConnectHost:
     def frame_of_files(self, settings: Settings, folder: str, type_info: Any) -> Any:
         return frame_of_files(self._cluster().spark, folder, type_info)
 
-    def _looked_at(self, settings: Settings) -> ConnectCluster:
+    def _probed_cluster(self, settings: Settings) -> ConnectCluster:
         cluster = self._cluster()
-        cluster.look(cluster.endpoint(addresses_of(settings)))
+        cluster.probe(cluster.endpoint(addresses_of(settings)))
         return cluster
 
     def _cluster(self) -> ConnectCluster:
@@ -136,13 +137,15 @@ class ConnectHost:
         for key, value in self._spark.items():
             if key != _MASTER:
                 builder = builder.config(key, value)
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+        atexit.register(session.stop)  # Else the server keeps it for an hour.
+        return session
 
 
 def _refuse_batch() -> NoReturn:
     raise ConfigurationError(
-        "a job in runtime mode BATCH runs in Spark's stages, for which a Spark Connect client lacks "
-        "the calls (RDDs and shuffles of our own). Leave execution.runtime-mode=BATCH out: a bounded "
+        "a job in runtime mode BATCH runs in Spark's stages, for which a Spark Connect client "
+        "lacks the calls. Leave execution.runtime-mode=BATCH out: a bounded "
         "stream ends in STREAMING mode, too. Or run the program as a driver of the cluster "
         "(spark-submit, or --master with the cluster's own address)."
     )

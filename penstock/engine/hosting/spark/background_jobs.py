@@ -53,7 +53,7 @@ class SparkTasks(Protocol):
         """Does nothing if there is no such job. Never raises."""
 
     def is_queued(self, group: str) -> bool:
-        """Whether the task still waits for a core, as far as Spark tells. Never raises."""
+        """Whether the task still waits for a core, as far as Spark says. Never raises."""
 
     def has_room(self, tasks: int) -> bool:
         """Whether `tasks` more tasks can run, or wait only for what comes."""

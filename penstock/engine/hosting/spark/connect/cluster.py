@@ -40,10 +40,10 @@ from penstock.engine.model.options.cluster import JobManagerAddressOptions
 from penstock.engine.model.slot_size import SlotSize
 from penstock.engine.model.texts.amounts import counted
 
-_LOOK_TAG: Final = "penstock-look"
-_LOOK_S: Final = 60.0
+_PROBE_TAG: Final = "penstock-probe"
+_PROBE_S: Final = 60.0
 _PATIENCE_S: Final = 3.0
-_LOOK_AGAIN_S: Final = 30.0
+_PROBE_AGAIN_S: Final = 30.0
 _EXECUTORS_WAIT_S: Final = 5.0
 _ANSWER_S: Final = 10.0
 _ASK_AGAIN_S: Final = 0.5
@@ -52,8 +52,8 @@ _HIDES_CORES: Final = frozenset({
     "spark.sql.leafNodeDefaultParallelism",
 })
 _REMEDY: Final = (
-    "Install this Python (its first two numbers) with pyarrow on all executors, and name it where the "
-    "Spark Connect server is started: --conf spark.pyspark.python=/path/of/that/python. Or run the "
+    "Install this Python (its first two numbers) with pyarrow on all executors, and name it where "
+    "the Spark Connect server is started: --conf spark.pyspark.python=/path/of/that/python. Or run the "
     "program with theirs."
 )
 _SESSION_OVER: Final = ("SESSION_CLOSED", "SESSION_CHANGED", "SESSION_NOT_FOUND", "UNAVAILABLE")
@@ -81,7 +81,7 @@ class ConnectCluster:
         self.listArchives: list[str] = []
         self._held: set[str] = set()
         self._gone: str | None = None
-        self._looked: dict[Endpoint, float] = {}
+        self._probed: dict[Endpoint, float] = {}
         self._total: int | None = None
         self._lock = threading.Lock()
 
@@ -123,7 +123,7 @@ class ConnectCluster:
         return f"the Spark Connect server {self.address}, whose Spark master is {self.master}"
 
     def free(self, wanted: int, endpoint: Endpoint) -> int | None:
-        """Return the task slots that no job of this program holds; None: not known. Looks again for some seconds
+        """Return the task slots that no job of this program holds; None: not known. Probes again for some seconds
         where they are fewer than `wanted`: executors come one by one.
         """
         began_s = time.monotonic()
@@ -132,8 +132,8 @@ class ConnectCluster:
             is_late = time.monotonic() - began_s >= _EXECUTORS_WAIT_S
             if free is None or free >= wanted or is_late:
                 return free
-            del self._looked[endpoint]
-            self.look(endpoint)
+            del self._probed[endpoint]
+            self.probe(endpoint)
 
     def gone(self) -> str | None:
         """Return why no task of this session will ever run again."""
@@ -151,55 +151,55 @@ class ConnectCluster:
             addresses.control_port,
         )
 
-    def look(self, endpoint: Endpoint) -> None:
+    def probe(self, endpoint: Endpoint) -> None:
         """Run a short task on each core: how many there are, whether they reach this process, and which Python they have.
 
         Raises: ConfigurationError: TaskManagers cannot run there.
         """
-        looked_s = self._looked.get(endpoint)
-        if looked_s is not None and time.monotonic() - looked_s < _LOOK_AGAIN_S:
+        probed_s = self._probed.get(endpoint)
+        if probed_s is not None and time.monotonic() - probed_s < _PROBE_AGAIN_S:
             return
         with contextlib.closing(listen(endpoint, CONTROL_PORT)) as listener:
             listener.listen(socket.SOMAXCONN)
             port = endpoint.port or listener.getsockname()[1]
-            rows = self._rows_of_look((endpoint.dialled_host, port))
+            rows = self._probe_rows((endpoint.dialled_host, port))
         self._check(rows, endpoint)
         conf = self.configuration
         is_hidden = is_true(conf.get("spark.dynamicAllocation.enabled")) or not rows
         is_hidden |= not _HIDES_CORES.isdisjoint(conf)
         self._total = None if is_hidden else len(rows) // int(conf.get("spark.task.cpus") or 1)
-        self._looked[endpoint] = time.monotonic()
+        self._probed[endpoint] = time.monotonic()
 
-    def _rows_of_look(self, address: tuple[str, int]) -> list[Any]:
+    def _probe_rows(self, address: tuple[str, int]) -> list[Any]:
         """Return a row for each core; none where no task has run in time, which is reported when TaskManagers wait."""
         over = threading.Event()
         outcome: list[Any] = []
 
         def run() -> None:
             try:
-                work = (task_bodies.looking(address), task_bodies.LOOKED)
+                work = (task_bodies.probing(address), task_bodies.PROBED)
                 # Its partitions are as many as the cluster has cores; most of them are empty.
-                outcome.append(self._collected(_LOOK_TAG, self.spark.range(0, 1), work))
+                outcome.append(self._collected(_PROBE_TAG, self.spark.range(0, 1), work))
             except Exception as error:  # gRPC's and Spark's errors have no base of their own.
                 outcome.append(error)
             finally:
                 over.set()
 
-        self.thread(run, lambda _error: None, "penstock-look-at-workers").start()
+        self.thread(run, lambda _error: None, "penstock-probe").start()
         if not over.wait(_PATIENCE_S):
             say(
-                f"waiting for short tasks that look at the executors: {self.describe()}."
+                f"waiting for short tasks that probe the executors: {self.describe()}."
                 f"{SESSION_JOBS.holders()}"
             )
-            if not over.wait(_LOOK_S - _PATIENCE_S):
-                self.cancel(_LOOK_TAG)
+            if not over.wait(_PROBE_S - _PATIENCE_S):
+                self.cancel(_PROBE_TAG)
                 return []
         (found,) = outcome
         if isinstance(found, Exception):
-            return self._failed_look(found)
+            return self._failed_probe(found)
         return list(found)
 
-    def _failed_look(self, error: Exception) -> list[Any]:
+    def _failed_probe(self, error: Exception) -> list[Any]:
         """Raises ConfigurationError."""
         there = there_in(str(error), "Python", _REMEDY)
         if there is not None:
@@ -207,7 +207,7 @@ class ConnectCluster:
             refusal = refusal_of(there, here, needs_pyarrow=False)
             raise ConfigurationError(f"{refusal} {_REMEDY}") from error
         raise ConfigurationError(
-            f"the Spark Connect server {self.address} does not run Python tasks: {cause_in(str(error))}"
+            f"{self.where()}, does not run Python tasks: {cause_in(str(error))}"
         ) from error
 
     def _check(self, rows: list[Any], endpoint: Endpoint) -> None:
@@ -218,10 +218,11 @@ class ConnectCluster:
         for row in rows:
             if row.refusal:
                 raise ConfigurationError(
-                    f"an executor on {row.host} cannot reach this program at {endpoint.dialled_host}: {row.refusal}. "
-                    "TaskManagers dial the program that starts them. Run it where the executors "
-                    f"reach it, set {JobManagerAddressOptions.ADDRESS.key} to an address of this machine that they "
-                    f"reach (and {CONTROL_PORT} to ports that are open), or run it as a "
+                    f"an executor on {row.host} cannot reach this program at "
+                    f"{endpoint.dialled_host}: {row.refusal}. TaskManagers dial the program that "
+                    "starts them. Run it where the executors reach it, set "
+                    f"{JobManagerAddressOptions.ADDRESS.key} to an address of this machine that "
+                    f"they reach (and {CONTROL_PORT} to ports that are open), or run it as a "
                     "driver of the cluster (spark-submit)."
                 )
             there = Interpreter(row.executable, row.python, row.pyarrow, row.host)
@@ -264,9 +265,7 @@ class ConnectCluster:
             return [row.cause for row in self._collected(group, one, work)]
         except Exception as error:
             if any(one in str(error) for one in _SESSION_OVER):
-                self._gone = (
-                    f"the Spark Connect session at {self.address} has ended: {cause_in(str(error))}"
-                )
+                self._end(f"session at {self.address} has ended: {cause_in(str(error))}")
             raise
         finally:
             with self._lock:
@@ -283,13 +282,18 @@ class ConnectCluster:
                 socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
             except OSError as error:
                 if time.monotonic() - began_s >= _ANSWER_S:
-                    self._gone = (
-                        f"the Spark Connect server {self.address} does not answer any more: {error}"
-                    )
-                    raise ExternalError(self._gone) from error
+                    gone = self._end(f"server {self.address} does not answer any more: {error}")
+                    raise ExternalError(gone) from error
                 time.sleep(_ASK_AGAIN_S)
             else:
                 return
+
+    def _end(self, why: str) -> str:
+        """No task of this session will ever run again. Else its client would ask for minutes, also when the program ends."""
+        self._gone = f"the Spark Connect {why}"
+        with contextlib.suppress(Exception):  # Whatever gRPC raises, nobody needs it any more.
+            self.spark.client.close()
+        return self._gone
 
     def spool(self, tag: str, frame: Any, folder: str) -> list[Any]:
         """Write each partition of a DataFrame to a file. Returns a row for each."""

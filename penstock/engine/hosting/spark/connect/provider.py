@@ -57,8 +57,8 @@ class ConnectProvider(OneTaskEach):
         if any(taskmanagers):
             raise NoResourceAvailable(
                 "the job asks for slots of a size (a SlotSharingGroup with cores or memory), and a "
-                "Spark Connect client cannot ask for tasks of a size. Leave the sizes out, or run the "
-                "program as a driver of the cluster (spark-submit)."
+                "Spark Connect client cannot ask for tasks of a size. Leave the sizes out, or run "
+                "the program as a driver of the cluster (spark-submit)."
             )
         return sum(taskmanagers.values())
 

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.engine.hosting.spark.executor_task import with_package
 
 DIAL_S = 5.0
-LOOKED = "host string, executable string, python string, pyarrow string, refusal string"
+PROBED = "host string, executable string, python string, pyarrow string, refusal string"
 SPOOLED = "partition int, name string, bytes bigint"
 
 
@@ -41,7 +41,7 @@ def causes(host: Callable[[Any], Iterable[str]]) -> Callable[[Any], Any]:
     return run
 
 
-def looking(address: tuple[str, int]) -> Callable[[Any], Any]:
+def probing(address: tuple[str, int]) -> Callable[[Any], Any]:
     """Return the body of a task that says what its worker is, and why it cannot reach the client."""
 
     def run(batches: Any) -> Iterator[Any]:
