@@ -22,7 +22,7 @@ CHECKED := $(OF_NAMES:%=--ignore=%)
 # Each process compiles all of Penstock anew where Python may keep nothing of it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-servers test-kubernetes test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores prometheus chromium kafka hadoop kubernetes
+.PHONY: run test test-servers test-kubernetes test-all check sim bench peers differential foreign soak chaos demo browser plan q5 docs dist clean java postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores prometheus chromium kafka hadoop lakehouse-readers kubernetes
 
 run: $(INSTALLED) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -34,7 +34,7 @@ q5: $(INSTALLED) java
 # busy (three take as long): each file in one worker, so that its tests share a Spark, and in the files' order, for the longest is the
 # first. (With this pytest xdist's loadgroup does not see groups: it spreads single tests, and Spark starts anew all the time.)
 # 5: nothing was selected.
-SERVERS := postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores kafka hadoop
+SERVERS := postgres mariadb zookeeper redis mosquitto nats rabbitmq object-stores kafka hadoop lakehouse-readers
 WITH_SPARK := tests/chaos tests/dashboard tests/docs tests/spark
 test: $(STAMP) java $(JVM_CLASSES) chromium
 	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign and not server" -n 5 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
@@ -168,6 +168,9 @@ kafka: $(STAMP)
 hadoop: $(STAMP)
 	@sh scripts/ensure-jars "$(VENV)" hadoop-3.5.0 org.apache.hadoop:hadoop-client-minicluster:3.5.0 \
 		org.slf4j:slf4j-reload4j:1.7.36 org.bouncycastle:bcpkix-jdk18on:1.82
+
+lakehouse-readers: $(STAMP)
+	@sh scripts/ensure-lakehouse-readers "$(VENV)"
 
 kubernetes: $(STAMP)
 	@sh scripts/ensure-kubernetes "$(VENV)"

@@ -155,9 +155,11 @@ def partition_text(value: Any) -> str | None:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, dt.datetime):  # in UTC, and without the zone
-        plain = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
-        return plain.isoformat(" ")
+    if isinstance(value, dt.datetime):
+        if value.tzinfo is None:
+            return value.isoformat(" ")
+        # With the zone: Spark takes a text without one for a time in the zone of its session.
+        return f"{value.astimezone(dt.UTC).replace(tzinfo=None).isoformat()}Z"
     return str(value)
 
 

@@ -158,6 +158,24 @@ def test_partitions_by_other_than_texts(table, kind, values):
     assert rows_in(table) == sorted((one.as_dict() for one in rows), key=str)
 
 
+@pytest.mark.parametrize(
+    ("kind", "zone", "text"),
+    [
+        (Types.TIMESTAMP_LTZ(), dt.UTC, "2026-01-31T05:06:07.000008Z"),
+        (Types.SQL_TIMESTAMP(), None, "2026-01-31 05:06:07.000008"),
+    ],
+)
+def test_an_instant_that_is_a_partition_has_its_zone_in_the_log(table, kind, zone, text):
+    """Without one Spark reads it in the zone of its session. Source: Delta protocol, Partition Value Serialization."""
+    row_type = Types.ROW_NAMED(["id", "part"], [Types.LONG(), kind])
+    sink = sink_to(table, row_type, "part")
+    row = Row(id=1, part=dt.datetime(2026, 1, 31, 5, 6, 7, 8, zone))
+    sink.create_committer().commit(written(sink, row, row_type=row_type).prepare_commit())
+    log = (table / "_delta_log" / f"{1:020}.json").read_text().splitlines()
+    (added,) = (json.loads(line)["add"] for line in log if "add" in json.loads(line))
+    assert added["partitionValues"] == {"part": text}
+
+
 def test_more_partitions_than_files_may_be_open(table, monkeypatch):
     monkeypatch.setattr(tables, "MOST_OPEN", 3)
     sink = sink_to(table, ORDERS, "name")
