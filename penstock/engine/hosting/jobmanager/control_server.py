@@ -228,6 +228,8 @@ class Links:
 
 
 _MEMBERS: Final = (ROLE_TASKMANAGER, ROLE_SUPERVISOR)
+_HANDSHAKE_S: Final = 1.0
+"""So much time each handshake has at least. Hundreds of TaskManagers may dial at once: the others wait in the kernel's queue."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -261,7 +263,7 @@ class ControlServer:
         self.listening: socket.socket | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._complaints = Complaints()
-        self._unproven: dict[asyncio.Task[None], str] = {}
+        self._unproven: dict[asyncio.Task[None], tuple[str, float]] = {}
         self._proven: set[asyncio.Task[None]] = set()
 
     async def open(self, endpoint: Endpoint) -> int:
@@ -276,6 +278,7 @@ class ControlServer:
         """Stop listening, and close the connections that have not proved themselves: whoever dials would wait for an answer."""
         if self._retry is not None:
             self._retry.cancel()
+            self._retry = None
         if self.listening is not None:
             asyncio.get_running_loop().remove_reader(self.listening)
             self.listening.close()
@@ -288,6 +291,7 @@ class ControlServer:
 
     def _listen(self) -> None:
         assert self.listening is not None, "`open` was called"
+        self._retry = None
         asyncio.get_running_loop().add_reader(self.listening, self.accept)
 
     def accept(self) -> None:
@@ -296,25 +300,21 @@ class ControlServer:
         """
         assert self.listening is not None, "`open` was called"
         loop = asyncio.get_running_loop()
+        if len(self._unproven) >= MAX_UNPROVEN and not self._make_room(loop.time()):
+            return
         try:
             sock, (address, *_) = self.listening.accept()
         except OSError as error:
             if error.errno in NO_ROOM:
                 _LOG.warning("server=ACCEPTS_NOBODY for_s=%s cause=%s", RETRY_S, error)
-                loop.remove_reader(self.listening)
-                self._retry = loop.call_later(RETRY_S, self._listen)
+                self._pause(RETRY_S)
             return  # Otherwise the peer is gone already.
         sock.setblocking(False)
-        if len(self._unproven) >= MAX_UNPROVEN:
-            oldest = next(iter(self._unproven))
-            why = f"{MAX_UNPROVEN} connections are in handshakes, this one longest"
-            self._complaints.of(self._unproven.pop(oldest), why)
-            oldest.cancel()
         task = loop.create_task(self._on_connection(sock, address))
-        self._unproven[task] = address
+        self._unproven[task] = address, loop.time()
 
         def ended(task: asyncio.Task[None]) -> None:
-            self._unproven.pop(task, None)
+            self._no_longer_unproven(task)
             self._proven.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
                 loop.call_exception_handler({"message": "control connection", "exception": error})
@@ -322,6 +322,31 @@ class ControlServer:
                 sock.close()
 
         task.add_done_callback(ended)
+
+    def _make_room(self, now_s: float) -> bool:
+        """Drop the oldest handshake. Returns: False if it has some time left; then accept nobody until it is over."""
+        oldest, (address, since_s) = next(iter(self._unproven.items()))
+        left_s = since_s + _HANDSHAKE_S - now_s
+        if left_s > 0:
+            self._pause(left_s)
+            return False
+        why = f"{MAX_UNPROVEN} connections are in handshakes, this one longest"
+        self._complaints.of(address, why)
+        del self._unproven[oldest]
+        oldest.cancel()
+        return True
+
+    def _pause(self, seconds: float) -> None:
+        """Accept nobody for this time, or until a handshake is over."""
+        assert self.listening is not None, "`open` was called"
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self.listening)
+        self._retry = loop.call_later(seconds, self._listen)
+
+    def _no_longer_unproven(self, task: asyncio.Task[None]) -> None:
+        if self._unproven.pop(task, None) is not None and self._retry is not None:
+            self._retry.cancel()
+            self._listen()
 
     async def _on_connection(self, sock: socket.socket, address: str) -> None:
         """Serve one connection.
@@ -340,7 +365,7 @@ class ControlServer:
             cause = error
         else:
             task = cast("asyncio.Task[None]", asyncio.current_task())
-            self._unproven.pop(task, None)
+            self._no_longer_unproven(task)
             self._proven.add(task)
             try:
                 if not handshake.registers:
