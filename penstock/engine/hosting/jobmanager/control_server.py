@@ -22,6 +22,7 @@ import contextlib
 import logging
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, cast
 
@@ -413,32 +414,45 @@ class ControlServer:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
+        """Pass on messages as they come, without a step of this task for each. Only the end wakes it."""
         wire, control = ControlWire(), ControlLink(writer)
         resource_id: ResourceId | None = None
+        ours: list[Exception] = []
+
+        def take(data: bytes) -> None:
+            nonlocal resource_id
+            try:
+                for message in wire.feed(data):
+                    named = self._listener.received(handshake.role, message, control)
+                    resource_id = named or resource_id
+            except Exception as error:
+                if not isinstance(error, ExternalError):
+                    ours.append(error)
+                protocol.take = _ignore
+                reader.set_exception(error)
+
+        protocol = cast("_Protocol", writer.transport.get_protocol())
+        protocol.take = take
         cause = "connection closed"
         try:
-            while True:
-                try:
-                    data = await reader.read(1 << 18)
-                except OSError as error:
-                    cause = f"connection broke: {error}"
-                    return
-                if not data:
-                    return
-                try:
-                    for message in wire.feed(data):
-                        named = self._listener.received(handshake.role, message, control)
-                        resource_id = named or resource_id
-                except ExternalError as error:
-                    cause = f"a message was refused: {error}"
-                    return
+            await reader.read(1)
+        except ExternalError as error:
+            cause = f"a message was refused: {error}"
+        except OSError as error:
+            if ours:
+                raise
+            cause = f"connection broke: {error}"
         finally:
             if resource_id is not None and handshake.role == self._reports:
                 self._listener.disconnected(resource_id, cause)
 
 
+def _ignore(_data: bytes) -> None:
+    """The connection is over."""
+
+
 class _Protocol(asyncio.StreamReaderProtocol):
-    """Gives the error that ended a connection to who reads, and to nobody else.
+    """Gives the error that ended a connection to who reads, and to nobody else. `take`: gets what comes; None: who reads does.
 
     asyncio would keep it for `wait_closed`, too. If nobody calls that, asyncio may report the error to the
     loop, and that would end the job.
@@ -447,6 +461,13 @@ class _Protocol(asyncio.StreamReaderProtocol):
     def __init__(self, reader: asyncio.StreamReader) -> None:
         super().__init__(reader)
         self._reader = reader
+        self.take: Callable[[bytes], None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        if self.take is None:
+            super().data_received(data)
+        else:
+            self.take(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
