@@ -170,7 +170,7 @@ class TaskManagerLog:
         _LOG.info(_TRANSITION, job_id, self._me, attempt_id, name, former, state, cause)
 
 
-_CONNECT_TIMEOUT_S: Final = 10.0
+_CONNECT_TIMEOUT_S: Final = 30.0
 _TASK_END_GRACE_S: Final = 2.0
 
 
