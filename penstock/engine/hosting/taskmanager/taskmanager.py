@@ -273,7 +273,8 @@ class TaskManager:
 
     def heartbeat(self) -> messages.Heartbeat:
         ios = tuple((task.attempt_id, task.io()) for task in self.tasks())
-        return messages.Heartbeat(self.config.resource_id, self.progress(), ios)
+        encoded = encode(ios) if ios else b""
+        return messages.Heartbeat(self.config.resource_id, self.progress(), encoded)
 
     def tasks(self) -> list[TaskThread]:
         """Return the tasks that are here now. Any thread."""
