@@ -14,17 +14,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from benchmarks.workloads.null_provider import NullProvider
 from benchmarks.workloads.scheduler_job import line_of_vertices
 from penstock.engine.hosting.jobmanager.handle import JobHandle
 from penstock.engine.hosting.jobmanager.jobmanager import JobManager
 from penstock.engine.hosting.jobmanager.machine_shell import JobManagerSettings, JobParts
-from penstock.engine.hosting.network.wire.addresses import Endpoint
-from penstock.engine.hosting.provider import HostChanges, MasterAddress, OnEnded
 from penstock.engine.hosting.taskmanager_order import TaskSettings
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.resources.resource_manager import ResourceSettings
@@ -33,7 +32,6 @@ from penstock.engine.model.graph.job_graph import JobGraph
 from penstock.engine.model.graph.partitioning import DistributionPattern
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.program import ProgramSettings
-from penstock.engine.model.slot_size import UNSIZED, SlotSize
 from penstock.engine.model.states import ExecutionState
 from penstock.ops.registry.facts import facts_of
 from penstock.ops.registry.job_registry import JOB_REGISTRY
@@ -42,72 +40,6 @@ from penstock.ops.rest.server import address_of_server
 INTERVAL_S = 0.5
 WARM_S = 5.0
 START_S = 300.0
-
-
-class NullProvider:
-    """Starts null TaskManagers in one process beside this one."""
-
-    shares_files = True
-    control_endpoint = Endpoint("127.0.0.1")
-
-    def __init__(self, slots: int) -> None:
-        self.slots_per_taskmanager = slots
-        self._process: subprocess.Popen[str] | None = None
-
-    def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
-        credentials = master.credentials
-        order = {
-            "host": master.host,
-            "port": master.port,
-            "identity": credentials.identity.pem.decode(),
-            "token": credentials.token,
-            "cluster_id": credentials.cluster_id,
-            "slots": self.slots_per_taskmanager,
-            "interval_s": INTERVAL_S,
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.workloads.null_taskmanagers"],
-            stdin=subprocess.PIPE,
-            text=True,
-        )
-        self._write(json.dumps(order))
-
-    def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
-        self._write(resource_id)
-
-    def close(self) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
-
-    def _write(self, line: str) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-
-    def max_taskmanagers(self, _wanted: int | None = None) -> int | None:
-        return None
-
-    def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
-        return sum(taskmanagers.values())
-
-    def bring_files(self, program: ProgramSettings, modules: bytes = b"") -> None: ...
-    def leave(self, resource_ids: tuple[ResourceId, ...]) -> None: ...
-    def gone(self) -> str | None: ...
-    def registered(self, resource_id: ResourceId) -> None: ...
-    def progress(self, resource_id: ResourceId) -> int | None: ...
-    def stop(self, resource_id: ResourceId) -> None: ...
-
-    def describe(self) -> str:
-        return "null TaskManagers"
-
-    def has_free_slots(self) -> bool:
-        return True
-
-    def changes(self) -> HostChanges:
-        return HostChanges()
 
 
 class Watched:

@@ -11,10 +11,16 @@ from benchmarks.measures import scheduler
 from benchmarks.workloads import scheduler_job
 from benchmarks.workloads.null_cluster import NullCluster
 from benchmarks.workloads.scheduler_job import SLOTS_EACH, line_of_vertices
+from penstock.engine.machines.checkpoints.restore import shared_out
 from penstock.engine.machines.execution.regions import Regions
 from penstock.engine.machines.failover import RestartRegions
+from penstock.engine.model.checkpoints import InlineHandle, KeyedStateHandle
 from penstock.engine.model.graph.job_graph import ResultPartitionType
 from penstock.engine.model.graph.partitioning import DistributionPattern
+from penstock.engine.model.key_groups import key_group_range
+from penstock.engine.model.messages import TaskReported, TaskStateChanged
+from penstock.engine.model.states import ExecutionState
+from tests.tools.machines.generation_bench import GenerationBench
 
 PATTERNS = [
     DistributionPattern.ALL_TO_ALL,
@@ -94,6 +100,33 @@ def test_the_work_of_a_batch_job_grows_with_the_tasks_and_not_with_the_edges(pat
         operations_of(lambda size=size: life_of_a_batch_job(pattern, size))
         for size in (SMALL, MIDDLE, LARGE)
     )
+    assert (large - middle) / (middle - small) < 2.15
+
+
+def test_the_work_of_a_report_does_not_grow_with_the_job() -> None:
+    def work(parallelism: int) -> int:
+        bench = GenerationBench(graph=line_of_vertices(PATTERNS[0], 2, parallelism))
+        bench.begin(*(f"tm-{number}" for number in range(parallelism)))
+        assert {str(vertex.state) for vertex in bench.job.graph.vertices} == {"RUNNING"}
+        attempt_id = bench.job.graph.vertices[0].execution.attempt_id
+        known = TaskReported(TaskStateChanged(attempt_id, ExecutionState.RUNNING), bench.now_ms)
+        bench.master.step(known)  # what is made once
+        return operations_of(lambda: bench.master.step(known))
+
+    assert work(LARGE) == work(SMALL)
+
+
+def test_the_work_of_a_restore_grows_with_the_subtasks_and_not_with_their_square() -> None:
+    def work(parallelism: int) -> int:
+        (vertex, *_) = line_of_vertices(PATTERNS[0], 1, parallelism).vertices.values()
+        groups = [
+            key_group_range(vertex.max_parallelism, parallelism, i) for i in range(parallelism)
+        ]
+        handles = [KeyedStateHandle(*one, (), InlineHandle(b"", 0)) for one in groups]
+        assert shared_out(handles, vertex, None) == [(one,) for one in handles]
+        return operations_of(lambda: shared_out(handles, vertex, None))
+
+    small, middle, large = (work(parallelism) for parallelism in (SMALL, MIDDLE, LARGE))
     assert (large - middle) / (middle - small) < 2.15
 
 

@@ -7,10 +7,11 @@ snapshot is the same object in the next one. Source: Flink ArchivedExecutionGrap
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from penstock.engine.hosting.network.wire.messages import decode
 from penstock.engine.model.elastic import Rescales
 from penstock.engine.model.ids import AttemptId, ExecutionVertexId, ResourceId
 from penstock.engine.model.job_events import (
@@ -153,8 +154,11 @@ class JobRecord:
             if vertex is not None and facts.vertex_id not in event.kept:
                 vertex.become(facts, event.attempt, at_ms)
 
-    def _io_reported(self, event: TaskIoReported | Heartbeat, at_ms: int) -> None:
-        for attempt_id, io in event.ios:
+    def _io_reported(self, event: TaskIoReported, _at_ms: int) -> None:
+        self._note_ios(event.ios)
+
+    def _note_ios(self, ios: Iterable[tuple[AttemptId, TaskIo]]) -> None:
+        for attempt_id, io in ios:
             vertex = self._vertices.get(attempt_id.vertex_id)
             if vertex is not None:
                 vertex.reported(attempt_id, io)
@@ -172,7 +176,8 @@ class JobRecord:
             del self._taskmanagers[key]
 
     def _heard(self, event: Heartbeat, at_ms: int) -> None:
-        self._io_reported(event, at_ms)
+        if event.ios:
+            self._note_ios(decode(event.ios))
         known = self._taskmanagers.get(event.resource_id)
         if known is not None:
             self._taskmanagers[event.resource_id] = replace(known, heard_ms=at_ms)

@@ -22,6 +22,7 @@ import contextlib
 import logging
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, cast
 
@@ -228,6 +229,8 @@ class Links:
 
 
 _MEMBERS: Final = (ROLE_TASKMANAGER, ROLE_SUPERVISOR)
+_HANDSHAKE_S: Final = 1.0
+"""So much time each handshake has at least. Hundreds of TaskManagers may dial at once: the others wait in the kernel's queue."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -261,7 +264,7 @@ class ControlServer:
         self.listening: socket.socket | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._complaints = Complaints()
-        self._unproven: dict[asyncio.Task[None], str] = {}
+        self._unproven: dict[asyncio.Task[None], tuple[str, float]] = {}
         self._proven: set[asyncio.Task[None]] = set()
 
     async def open(self, endpoint: Endpoint) -> int:
@@ -276,6 +279,7 @@ class ControlServer:
         """Stop listening, and close the connections that have not proved themselves: whoever dials would wait for an answer."""
         if self._retry is not None:
             self._retry.cancel()
+            self._retry = None
         if self.listening is not None:
             asyncio.get_running_loop().remove_reader(self.listening)
             self.listening.close()
@@ -288,6 +292,7 @@ class ControlServer:
 
     def _listen(self) -> None:
         assert self.listening is not None, "`open` was called"
+        self._retry = None
         asyncio.get_running_loop().add_reader(self.listening, self.accept)
 
     def accept(self) -> None:
@@ -296,25 +301,21 @@ class ControlServer:
         """
         assert self.listening is not None, "`open` was called"
         loop = asyncio.get_running_loop()
+        if len(self._unproven) >= MAX_UNPROVEN and not self._make_room(loop.time()):
+            return
         try:
             sock, (address, *_) = self.listening.accept()
         except OSError as error:
             if error.errno in NO_ROOM:
                 _LOG.warning("server=ACCEPTS_NOBODY for_s=%s cause=%s", RETRY_S, error)
-                loop.remove_reader(self.listening)
-                self._retry = loop.call_later(RETRY_S, self._listen)
+                self._pause(RETRY_S)
             return  # Otherwise the peer is gone already.
         sock.setblocking(False)
-        if len(self._unproven) >= MAX_UNPROVEN:
-            oldest = next(iter(self._unproven))
-            why = f"{MAX_UNPROVEN} connections are in handshakes, this one longest"
-            self._complaints.of(self._unproven.pop(oldest), why)
-            oldest.cancel()
         task = loop.create_task(self._on_connection(sock, address))
-        self._unproven[task] = address
+        self._unproven[task] = address, loop.time()
 
         def ended(task: asyncio.Task[None]) -> None:
-            self._unproven.pop(task, None)
+            self._no_longer_unproven(task)
             self._proven.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
                 loop.call_exception_handler({"message": "control connection", "exception": error})
@@ -322,6 +323,31 @@ class ControlServer:
                 sock.close()
 
         task.add_done_callback(ended)
+
+    def _make_room(self, now_s: float) -> bool:
+        """Drop the oldest handshake. Returns: False if it has some time left; then accept nobody until it is over."""
+        oldest, (address, since_s) = next(iter(self._unproven.items()))
+        left_s = since_s + _HANDSHAKE_S - now_s
+        if left_s > 0:
+            self._pause(left_s)
+            return False
+        why = f"{MAX_UNPROVEN} connections are in handshakes, this one longest"
+        self._complaints.of(address, why)
+        del self._unproven[oldest]
+        oldest.cancel()
+        return True
+
+    def _pause(self, seconds: float) -> None:
+        """Accept nobody for this time, or until a handshake is over."""
+        assert self.listening is not None, "`open` was called"
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self.listening)
+        self._retry = loop.call_later(seconds, self._listen)
+
+    def _no_longer_unproven(self, task: asyncio.Task[None]) -> None:
+        if self._unproven.pop(task, None) is not None and self._retry is not None:
+            self._retry.cancel()
+            self._listen()
 
     async def _on_connection(self, sock: socket.socket, address: str) -> None:
         """Serve one connection.
@@ -340,7 +366,7 @@ class ControlServer:
             cause = error
         else:
             task = cast("asyncio.Task[None]", asyncio.current_task())
-            self._unproven.pop(task, None)
+            self._no_longer_unproven(task)
             self._proven.add(task)
             try:
                 if not handshake.registers:
@@ -388,32 +414,45 @@ class ControlServer:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
+        """Pass on messages as they come, without a step of this task for each. Only the end wakes it."""
         wire, control = ControlWire(), ControlLink(writer)
         resource_id: ResourceId | None = None
+        ours: list[Exception] = []
+
+        def take(data: bytes) -> None:
+            nonlocal resource_id
+            try:
+                for message in wire.feed(data):
+                    named = self._listener.received(handshake.role, message, control)
+                    resource_id = named or resource_id
+            except Exception as error:
+                if not isinstance(error, ExternalError):
+                    ours.append(error)
+                protocol.take = _ignore
+                reader.set_exception(error)
+
+        protocol = cast("_Protocol", writer.transport.get_protocol())
+        protocol.take = take
         cause = "connection closed"
         try:
-            while True:
-                try:
-                    data = await reader.read(1 << 18)
-                except OSError as error:
-                    cause = f"connection broke: {error}"
-                    return
-                if not data:
-                    return
-                try:
-                    for message in wire.feed(data):
-                        named = self._listener.received(handshake.role, message, control)
-                        resource_id = named or resource_id
-                except ExternalError as error:
-                    cause = f"a message was refused: {error}"
-                    return
+            await reader.read(1)
+        except ExternalError as error:
+            cause = f"a message was refused: {error}"
+        except OSError as error:
+            if ours:
+                raise
+            cause = f"connection broke: {error}"
         finally:
             if resource_id is not None and handshake.role == self._reports:
                 self._listener.disconnected(resource_id, cause)
 
 
+def _ignore(_data: bytes) -> None:
+    """The connection is over."""
+
+
 class _Protocol(asyncio.StreamReaderProtocol):
-    """Gives the error that ended a connection to who reads, and to nobody else.
+    """Gives the error that ended a connection to who reads, and to nobody else. `take`: gets what comes; None: who reads does.
 
     asyncio would keep it for `wait_closed`, too. If nobody calls that, asyncio may report the error to the
     loop, and that would end the job.
@@ -422,6 +461,13 @@ class _Protocol(asyncio.StreamReaderProtocol):
     def __init__(self, reader: asyncio.StreamReader) -> None:
         super().__init__(reader)
         self._reader = reader
+        self.take: Callable[[bytes], None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        if self.take is None:
+            super().data_received(data)
+        else:
+            self.take(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:

@@ -343,7 +343,11 @@ class JobHandle(Requirements):
         return len(manager.starting), manager.start_failures.count
 
     def task_metrics(self) -> list[tuple[str, int, messages.TaskIo]]:
-        return self.manager.job_master.task_metrics()
+        return [
+            (vertex.facts.name, subtask, io or messages.TaskIo())
+            for vertex in self.look().vertices
+            for subtask, io in enumerate(vertex.ios)
+        ]
 
     def collect(self, stream: str, *, shows_error: bool = True) -> Iterator[list[Any]]:
         batches = self.manager.collect(stream).batches()

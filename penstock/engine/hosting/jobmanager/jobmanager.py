@@ -330,8 +330,6 @@ class JobManager:
             return
         self.watch.heard(message.resource_id)
         self.parts.observer.observe(message)
-        if message.ios:
-            self.shell.feed_job(messages.TaskIoReported(message.ios, now_ms()))
 
     def _on_reader(
         self, message: messages.SplitRequest | messages.SourceEvent | messages.ReportedWatermark

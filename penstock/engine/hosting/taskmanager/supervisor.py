@@ -170,7 +170,7 @@ def warning(resource_id: ResourceId, text: str) -> LogEvents:
 # ---------------------------------------------------------------------- supervisor
 
 
-_CONNECT_TIMEOUT_S: Final = 10.0
+_CONNECT_TIMEOUT_S: Final = 30.0
 _END_WITHIN_S: Final = 4.0
 """How long a TaskManager may take to end, before its process is killed with all others in it."""
 _LOGS: Final = "log"

@@ -170,7 +170,7 @@ class TaskManagerLog:
         _LOG.info(_TRANSITION, job_id, self._me, attempt_id, name, former, state, cause)
 
 
-_CONNECT_TIMEOUT_S: Final = 10.0
+_CONNECT_TIMEOUT_S: Final = 30.0
 _TASK_END_GRACE_S: Final = 2.0
 
 
@@ -273,7 +273,8 @@ class TaskManager:
 
     def heartbeat(self) -> messages.Heartbeat:
         ios = tuple((task.attempt_id, task.io()) for task in self.tasks())
-        return messages.Heartbeat(self.config.resource_id, self.progress(), ios)
+        encoded = encode(ios) if ios else b""
+        return messages.Heartbeat(self.config.resource_id, self.progress(), encoded)
 
     def tasks(self) -> list[TaskThread]:
         """Return the tasks that are here now. Any thread."""

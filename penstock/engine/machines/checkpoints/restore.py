@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from penstock.engine.machines.checkpoints.key_checks import (
     has_keyed,
@@ -24,7 +24,9 @@ from penstock.engine.machines.checkpoints.key_checks import (
 )
 from penstock.engine.model.checkpoints import (
     CompletedCheckpoint,
+    DatabaseHandle,
     InFlightShare,
+    KeyedStateHandle,
     ListStateHandle,
     ListStateShare,
     OperatorCheckpoint,
@@ -38,7 +40,7 @@ from penstock.engine.model.errors import ConfigurationError
 from penstock.engine.model.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.engine.model.graph.partitioning import ShipStrategy, may_be_overtaken
 from penstock.engine.model.ids import DataSetId, ExecutionVertexId, VertexId
-from penstock.engine.model.key_groups import key_group_range, restore_sources
+from penstock.engine.model.key_groups import operator_index, restore_sources
 from penstock.engine.model.key_types import KeyMigration
 
 # ---------------------------------------------------------------------- operator state
@@ -337,22 +339,35 @@ def _operator_shares(
     """
     states = [state or _EMPTY for state in old.subtasks]
     lists = list_shares(states, vertex.parallelism)
-    handles = [handle for state in states for handle in state.keyed]
-    databases = [database for state in states for database in state.databases]
-    shares = []
-    for subtask in range(vertex.parallelism):
-        first, last = key_group_range(vertex.max_parallelism, vertex.parallelism, subtask)
-        if keys is not None and keys.is_rerouted:
-            first, last = 0, vertex.max_parallelism - 1
-        shares.append(
-            OperatorRestore(
-                tuple(h for h in handles if h.first_group <= last and h.last_group >= first),
-                lists[subtask],
-                tuple(d for d in databases if d.first_group <= last and d.last_group >= first),
-                keys,
-            )
+    keyed = shared_out([h for state in states for h in state.keyed], vertex, keys)
+    databases = shared_out([d for state in states for d in state.databases], vertex, keys)
+    return [
+        OperatorRestore(keyed[subtask], lists[subtask], databases[subtask], keys)
+        for subtask in range(vertex.parallelism)
+    ]
+
+
+_Keyed = TypeVar("_Keyed", KeyedStateHandle, DatabaseHandle)
+
+
+def shared_out(
+    handles: Sequence[_Keyed], vertex: JobVertex, keys: KeyMigration | None
+) -> list[tuple[_Keyed, ...]]:
+    """Return by new subtask which handles have key groups of it, in their order. The work grows with the handles and the subtasks, not with
+    their product.
+    """
+    parallelism = vertex.parallelism
+    if keys is not None and keys.is_rerouted:
+        return [tuple(handles)] * parallelism
+    shares: list[list[_Keyed]] = [[] for _ in range(parallelism)]
+    for handle in handles:
+        first, last = (
+            operator_index(group, vertex.max_parallelism, parallelism)
+            for group in (handle.first_group, handle.last_group)
         )
-    return shares
+        for subtask in range(first, last + 1):
+            shares[subtask].append(handle)
+    return [tuple(share) for share in shares]
 
 
 def list_shares(

@@ -158,8 +158,9 @@ class AdaptiveMaster:
         """
         is_due = isinstance(event, messages.TimerFired) and event.timer == SAVE_TIMER
         is_news = is_due or isinstance(event, messages.TaskManagersLeaving)
-        is_seated = self.generation.handover_view.is_seated_on(self.leaving)
-        if not (is_news and is_seated) or self.generation.checkpoints.coordinator is None:
+        if not is_news or self.generation.checkpoints.coordinator is None:
+            return []
+        if not self.generation.handover_view.is_seated_on(self.leaving):
             return []
         effects: list[messages.JobEffect] = []
         if is_due:

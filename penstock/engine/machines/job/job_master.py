@@ -29,7 +29,6 @@ from penstock.engine.machines.job.job_views import (
     places_of,
     seats_of,
     subtasks_of,
-    task_metrics_of,
 )
 from penstock.engine.machines.job_state.failures import (
     canceled_unasked,
@@ -143,11 +142,7 @@ class JobMaster:
                 self._slots.take_offers(event, is_any_welcome=self._lifecycle.is_restarting)
             case messages.SlotFreed():
                 self._on_slot_freed(event)
-            case (
-                messages.TaskReported()
-                | messages.TaskIoReported()
-                | messages.PartitionDataProduced()
-            ):
+            case messages.TaskReported() | messages.PartitionDataProduced():
                 self._reports.take(event)
             case messages.TaskManagerGone():
                 self._on_task_manager_gone(event)
@@ -216,10 +211,6 @@ class JobMaster:
         coordinator = self.checkpoints.coordinator
         kept = None if coordinator is None else coordinator.store.kept
         return None if kept is None else kept.location
-
-    def task_metrics(self) -> list[tuple[str, int, messages.TaskIo]]:
-        """Return (vertex name, subtask, its last report) of the current attempts."""
-        return task_metrics_of(self.graph)
 
     @property
     def story(self) -> Story:
@@ -364,14 +355,9 @@ class TaskReports:
         self._failures = failures
         self._scheduling = scheduling
 
-    def take(
-        self,
-        event: messages.TaskReported | messages.TaskIoReported | messages.PartitionDataProduced,
-    ) -> None:
+    def take(self, event: messages.TaskReported | messages.PartitionDataProduced) -> None:
         if isinstance(event, messages.TaskReported):
             self._on_report(event.report)
-        elif isinstance(event, messages.TaskIoReported):
-            self._on_io(event)
         else:
             self._on_data_produced(event)
 
@@ -385,21 +371,12 @@ class TaskReports:
         rank = _PROGRESS_RANK.get(report.state)
         if rank is not None and rank <= _PROGRESS_RANK.get(state, 0):
             return  # A repeated message; the wire may repeat messages.
-        if report.io is not None:
-            vertex.execution.io = report.io
         is_finishing = report.state is ExecutionState.FINISHED
         if is_finishing and state is not ExecutionState.CANCELING:
             vertex.execution.committables = report.committables
             vertex.execution.final_state = report.final_state
         consequence = self._attempts.move(vertex, _EVENT_OF_REPORT[report.state], report.failure)
         self._follow_up(vertex, state, report, consequence)
-
-    def _on_io(self, event: messages.TaskIoReported) -> None:
-        """Note counters. Those of past attempts are ignored."""
-        for attempt_id, io in event.ios:
-            vertex = self.graph.current(attempt_id)
-            if vertex is not None and not vertex.state.is_terminal:
-                vertex.execution.io = io
 
     def _follow_up(
         self,

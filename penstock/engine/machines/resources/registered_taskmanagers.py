@@ -177,8 +177,8 @@ class Registered(dict[ResourceId, KnownTaskManager]):
         return [
             (resource_id, known)
             for resource_id, known in self.items()
-            if known.is_idle and known.idle_since_ms is not None
-            if known.idle_since_ms <= latest_ms
+            if known.idle_since_ms is not None and known.idle_since_ms <= latest_ms
+            if known.is_idle
         ]
 
 

@@ -386,6 +386,8 @@ class ResourceManager:
     def release_idle(self) -> None:
         """Stop TaskManagers that have been unused for a while, except the redundant ones."""
         idle = self.taskmanagers.idle_since(self._now_ms - self._settings.idle_timeout_ms)
+        if not idle:
+            return
         free = sum(known.free_slots for known in self.taskmanagers.values())
         kept = self._settings.redundant_taskmanagers * self.slots_each if self.needs else 0
         for resource_id, known in idle:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from penstock.engine.model import ids
 from penstock.engine.model.deployment import SparkTask
-from penstock.engine.model.messages.shared import SlotOffer, TaskIo
+from penstock.engine.model.messages.shared import SlotOffer
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
 from penstock.engine.model.states import ExecutionState
 
@@ -56,11 +56,13 @@ class PutBlob:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """(wire) `progress` rises whenever a mailbox of the TaskManager turns."""
+    """(wire) `progress` rises whenever a mailbox of the TaskManager turns. `ios`: counters of its tasks, a message of its own: the
+    encoded `tuple[tuple[AttemptId, TaskIo], ...]`, which the JobManager passes on without a look. Empty: it has no tasks.
+    """
 
     resource_id: ids.ResourceId
     progress: int
-    ios: tuple[tuple[ids.AttemptId, TaskIo], ...] = ()
+    ios: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class TaskReported:
 
 @dataclass(frozen=True, slots=True)
 class TaskIoReported:
-    """The counters of a TaskManager's tasks, as its heartbeat reports them."""
+    """To observers: the last counters of tasks that end."""
 
     ios: tuple[tuple[ids.AttemptId, TaskIo], ...]
     now_ms: int
@@ -154,7 +154,6 @@ JobEvent: TypeAlias = (
     | SlotsOffered
     | SlotFreed
     | TaskReported
-    | TaskIoReported
     | PartitionDataProduced
     | TaskManagerGone
     | TaskManagersLeaving

@@ -24,6 +24,8 @@ from penstock.engine.model.options.option import Option, ports_in
 
 ANY_PORT: Final = "0"
 _SOME_PORT: Final = 9
+_BACKLOG: Final = 4096
+"""When this number waits, the kernel drops whoever comes, who tries again seconds later. All TaskManagers of a job may come at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,8 @@ def _server(host: str, port: int) -> socket.socket:
     end delays by 40 ms. asyncio sees to that only for sockets that were made with the number of TCP.
     """
     is_six = ":" in host
-    sock = socket.create_server((host, port), family=socket.AF_INET6 if is_six else socket.AF_INET)
+    family = socket.AF_INET6 if is_six else socket.AF_INET
+    sock = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 

@@ -54,12 +54,14 @@ class Proven:
 def dial(
     address: tuple[str, int], credentials: Credentials, role: int, timeout_s: float
 ) -> TlsSocket:
-    """Connect and authenticate. The socket has that time-out.
+    """Connect and authenticate. The socket has that time-out, and so has the handshake: a driver that hundreds dial at once
+    answers one after the other.
 
     Raises: OSError; AuthenticationError: another program listens there.
     """
     sock = socket.create_connection(address, timeout=timeout_s)
-    return welcomed(sock, client_context(credentials.identity), hello(credentials, role))
+    context = client_context(credentials.identity)
+    return welcomed(sock, context, hello(credentials, role), timeout_s)
 
 
 def introduced(
@@ -78,16 +80,21 @@ def introduced(
     return sock
 
 
-def welcomed(sock: socket.socket, context: ssl.SSLContext, first: bytes) -> TlsSocket:
-    """Return the socket's successor, which the server has welcomed. `first`: the HELLO. The socket is closed on
-    any error. Raises: OSError; AuthenticationError.
+def welcomed(
+    sock: socket.socket,
+    context: ssl.SSLContext,
+    first: bytes,
+    handshake_s: float = LIMIT_SECONDS,
+) -> TlsSocket:
+    """Return the socket's successor, which the server has welcomed. `first`: the HELLO. `handshake_s`: how long the server may
+    take. The socket is closed on any error. Raises: OSError; AuthenticationError.
     """
     with closed_on_error(sock):
         notice_lost_peer(sock)
         limit_s = sock.gettimeout()
     tls = TlsSocket(sock.detach(), context, is_server=False)
     tls.settimeout(limit_s)
-    with closed_on_error(tls), _within_limit(tls) as deadline:
+    with closed_on_error(tls), _within_limit(tls, handshake_s) as deadline:
         try:
             tls.do_handshake()
             _greet(tls, first, deadline)
@@ -122,15 +129,17 @@ def _greet(sock: socket.socket, first: bytes, deadline: float) -> None:
 
 
 @contextlib.contextmanager
-def _within_limit(sock: socket.socket) -> Generator[float, None, None]:
-    """Give the peer `LIMIT_SECONDS`. Yields when they are over, on the monotonic clock."""
+def _within_limit(
+    sock: socket.socket, limit_s: float = LIMIT_SECONDS
+) -> Generator[float, None, None]:
+    """Give the peer so much time. Yields when it is over, on the monotonic clock."""
     before = sock.gettimeout()
-    sock.settimeout(LIMIT_SECONDS)
+    sock.settimeout(limit_s)
     try:
-        yield time.monotonic() + LIMIT_SECONDS
+        yield time.monotonic() + limit_s
     except TimeoutError as error:
         raise AuthenticationError(
-            f"the peer did not finish the handshake within {LIMIT_SECONDS:g} s"
+            f"the peer did not finish the handshake within {limit_s:g} s"
         ) from error
     sock.settimeout(before)
 
@@ -239,7 +248,8 @@ def register(address: tuple[str, int], ticket: Ticket, timeout_s: float) -> Cred
     first = handshake.packed(
         ROLE_REGISTRATION, ticket.token, ticket.cluster_id, "", ticket.one_time_token
     )
-    with welcomed(sock, tls.registering_context(ticket.certificate), first) as answering:
+    context = tls.registering_context(ticket.certificate)
+    with welcomed(sock, context, first, timeout_s) as answering:
         (size,) = handshake.IDENTITY_LENGTH.unpack(
             received(answering, handshake.IDENTITY_LENGTH.size)
         )

@@ -26,8 +26,6 @@ from penstock.engine.model.messages import (
     ReleasePartitions,
     ResetSubtasks,
     SuspendJob,
-    TaskIo,
-    TaskIoReported,
     TaskReported,
     TaskStateChanged,
     TimerFired,
@@ -139,8 +137,6 @@ def test_reports_of_past_attempts_and_repeats_change_nothing() -> None:
     stale = bench.vertex("Source[0]").execution
     assert bench.step(TaskReported(TaskStateChanged(old, S.FAILED, USER), 5)) == []
     assert stale.state is S.DEPLOYING
-    bench.step(TaskIoReported(((old, TaskIo(records_in=7)),), bench.now_ms))
-    assert stale.io is None
 
 
 def test_timers_that_ring_late_are_harmless() -> None:
@@ -433,10 +429,6 @@ def test_tasks_are_balanced_over_machines_when_asked() -> None:
 
 def test_the_story_and_the_views_tell_where_tasks_ran() -> None:
     bench = running()
-    source = bench.vertex("Source[0]").execution.attempt_id
-    bench.step(TaskIoReported(((source, TaskIo(records_out=9)),), bench.now_ms))
-    name, _, counted = bench.job.task_metrics()[0]
-    assert (name, counted.records_out) == ("Source", 9)
     places = {
         f"{p.vertex_name}[{p.subtask}]": p.location.resource_id for p in bench.job.where_tasks_ran()
     }

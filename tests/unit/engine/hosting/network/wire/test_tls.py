@@ -151,6 +151,13 @@ def test_who_talks_without_tls_is_refused(address, came):
     assert came.empty()
 
 
+def test_who_dials_waits_for_the_handshake_as_long_as_it_says():
+    with closing(server := socket.create_server(("127.0.0.1", 0))):  # Nobody accepts.
+        expected = "did not finish the handshake within 0.05 s"
+        with pytest.raises(AuthenticationError, match=expected):
+            dial(server.getsockname(), SECRET, ROLE_DATA, 0.05)
+
+
 def test_one_thread_reads_while_another_writes(ends):
     """Both directions are full at once, which ends only if neither holds the other up."""
     times = 20
