@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, cast
 
 from penstock.engine.hosting.network.wire import messages
-from penstock.engine.hosting.network.wire.acceptor import MAX_UNPROVEN, NO_ROOM, RETRY_S, Complaints
+from penstock.engine.hosting.network.wire.acceptor import NO_ROOM, RETRY_S, Complaints
 from penstock.engine.hosting.network.wire.addresses import CONTROL_PORT, Endpoint, listen
 from penstock.engine.hosting.network.wire.dialling import Tickets
 from penstock.engine.hosting.network.wire.handshake import (
@@ -228,9 +228,9 @@ class Links:
             link.control.close()
 
 
+MAX_UNPROVEN: Final = 256
+"""Hundreds of TaskManagers may dial at once, and their supervisors."""
 _MEMBERS: Final = (ROLE_TASKMANAGER, ROLE_SUPERVISOR)
-_HANDSHAKE_S: Final = 1.0
-"""So much time each handshake has at least. Hundreds of TaskManagers may dial at once: the others wait in the kernel's queue."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -264,7 +264,7 @@ class ControlServer:
         self.listening: socket.socket | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._complaints = Complaints()
-        self._unproven: dict[asyncio.Task[None], tuple[str, float]] = {}
+        self._unproven: dict[asyncio.Task[None], str] = {}
         self._proven: set[asyncio.Task[None]] = set()
 
     async def open(self, endpoint: Endpoint) -> int:
@@ -279,7 +279,6 @@ class ControlServer:
         """Stop listening, and close the connections that have not proved themselves: whoever dials would wait for an answer."""
         if self._retry is not None:
             self._retry.cancel()
-            self._retry = None
         if self.listening is not None:
             asyncio.get_running_loop().remove_reader(self.listening)
             self.listening.close()
@@ -292,7 +291,6 @@ class ControlServer:
 
     def _listen(self) -> None:
         assert self.listening is not None, "`open` was called"
-        self._retry = None
         asyncio.get_running_loop().add_reader(self.listening, self.accept)
 
     def accept(self) -> None:
@@ -301,21 +299,25 @@ class ControlServer:
         """
         assert self.listening is not None, "`open` was called"
         loop = asyncio.get_running_loop()
-        if len(self._unproven) >= MAX_UNPROVEN and not self._make_room(loop.time()):
-            return
         try:
             sock, (address, *_) = self.listening.accept()
         except OSError as error:
             if error.errno in NO_ROOM:
                 _LOG.warning("server=ACCEPTS_NOBODY for_s=%s cause=%s", RETRY_S, error)
-                self._pause(RETRY_S)
+                loop.remove_reader(self.listening)
+                self._retry = loop.call_later(RETRY_S, self._listen)
             return  # Otherwise the peer is gone already.
         sock.setblocking(False)
+        if len(self._unproven) >= MAX_UNPROVEN:
+            oldest = next(iter(self._unproven))
+            why = f"{MAX_UNPROVEN} connections are in handshakes, this one longest"
+            self._complaints.of(self._unproven.pop(oldest), why)
+            oldest.cancel()
         task = loop.create_task(self._on_connection(sock, address))
-        self._unproven[task] = address, loop.time()
+        self._unproven[task] = address
 
         def ended(task: asyncio.Task[None]) -> None:
-            self._no_longer_unproven(task)
+            self._unproven.pop(task, None)
             self._proven.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
                 loop.call_exception_handler({"message": "control connection", "exception": error})
@@ -323,31 +325,6 @@ class ControlServer:
                 sock.close()
 
         task.add_done_callback(ended)
-
-    def _make_room(self, now_s: float) -> bool:
-        """Drop the oldest handshake. Returns: False if it has some time left; then accept nobody until it is over."""
-        oldest, (address, since_s) = next(iter(self._unproven.items()))
-        left_s = since_s + _HANDSHAKE_S - now_s
-        if left_s > 0:
-            self._pause(left_s)
-            return False
-        why = f"{MAX_UNPROVEN} connections are in handshakes, this one longest"
-        self._complaints.of(address, why)
-        del self._unproven[oldest]
-        oldest.cancel()
-        return True
-
-    def _pause(self, seconds: float) -> None:
-        """Accept nobody for this time, or until a handshake is over."""
-        assert self.listening is not None, "`open` was called"
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self.listening)
-        self._retry = loop.call_later(seconds, self._listen)
-
-    def _no_longer_unproven(self, task: asyncio.Task[None]) -> None:
-        if self._unproven.pop(task, None) is not None and self._retry is not None:
-            self._retry.cancel()
-            self._listen()
 
     async def _on_connection(self, sock: socket.socket, address: str) -> None:
         """Serve one connection.
@@ -366,7 +343,7 @@ class ControlServer:
             cause = error
         else:
             task = cast("asyncio.Task[None]", asyncio.current_task())
-            self._no_longer_unproven(task)
+            self._unproven.pop(task, None)
             self._proven.add(task)
             try:
                 if not handshake.registers:

@@ -7,14 +7,12 @@ import os
 import queue
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
 import pytest
 
 from penstock.engine.hosting.jobmanager import control_server as module
-from penstock.engine.hosting.jobmanager.control_server import ControlServer
-from penstock.engine.hosting.network.wire.acceptor import MAX_UNPROVEN
+from penstock.engine.hosting.jobmanager.control_server import MAX_UNPROVEN, ControlServer
 from penstock.engine.hosting.network.wire.addresses import Endpoint
 from penstock.engine.hosting.network.wire.dialling import dial
 from penstock.engine.hosting.network.wire.handshake import ROLE_FEED, ROLE_TASKMANAGER
@@ -82,21 +80,6 @@ def test_silent_strangers_do_not_keep_a_taskmanager_out(address, recorder, caplo
         assert recorder.told.get(timeout=HANG_S) == Heartbeat(TM, 1)
         assert all(closed_by_peer(one) for one in strangers[:MAX_UNPROVEN])
     assert caplog.text.count("peer=127.0.0.1 REFUSED") == 1
-
-
-def test_taskmanagers_that_dial_at_once_wait_for_each_other(address, recorder, monkeypatch):
-    monkeypatch.setattr(module, "MAX_UNPROVEN", 2)
-    monkeypatch.setattr(module, "_HANDSHAKE_S", HANG_S)
-    numbers = range(20)
-
-    def dialled(_):
-        return dial(address, SECRET, ROLE_TASKMANAGER, HANG_S)
-
-    with ExitStack() as stack, ThreadPoolExecutor(len(numbers)) as threads:
-        for number, sock in zip(numbers, threads.map(dialled, numbers), strict=True):
-            stack.enter_context(sock).sendall(frame(Heartbeat(TM, number)))
-        heard = {recorder.told.get(timeout=HANG_S).progress for _ in numbers}
-    assert heard == set(numbers)
 
 
 def test_who_has_not_proved_itself_is_let_go_at_once_when_the_server_closes(recorder):
