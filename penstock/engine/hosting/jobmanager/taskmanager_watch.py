@@ -262,6 +262,8 @@ class TaskManagerWatch:
                 )
                 self._heard.excuse(paused_ms, now)
                 self._moving.excuse(paused_ms, now)
+                for attempt_id, since_ms in self._shell.cancelling.items():
+                    self._shell.cancelling[attempt_id] = min(since_ms + paused_ms, now)
         self._ticked_ms = now
 
     def _ask_the_host(self) -> None:

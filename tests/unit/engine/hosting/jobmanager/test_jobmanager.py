@@ -380,11 +380,29 @@ def test_a_task_that_does_not_answer_its_cancel_costs_its_taskmanager(watched):
     watch, shell, clock = watched
     attempt = AttemptId(ExecutionVertexId(VertexId("v"), 0), 0)
     shell.where[attempt], shell.cancelling[attempt] = TM, clock[0]
-    clock[0] += 3001
+    pass_time(watch, clock, 2900)
+    assert shell.lost == []
     watch.heard(TM)
-    watch.tick()
+    pass_time(watch, clock, 200)
     ((lost, cause),) = shell.lost
     assert lost == TM
+    assert "did not end within 3 s of its cancel" in cause
+
+
+def test_a_driver_that_got_no_processor_does_not_count_that_time_against_a_cancel(watched):
+    """It has not read the answer. Of each pause, `heartbeat.interval` counts."""
+    watch, shell, clock = watched
+    attempt = AttemptId(ExecutionVertexId(VertexId("v"), 0), 0)
+    watch.tick()
+    shell.where[attempt], shell.cancelling[attempt] = TM, clock[0]
+    pass_time(watch, clock, 2000)
+    clock[0] += 5000
+    watch.heard(TM)
+    watch.tick()
+    pass_time(watch, clock, 400)
+    assert shell.lost == []
+    pass_time(watch, clock, 100)
+    ((_, cause),) = shell.lost
     assert "did not end within 3 s of its cancel" in cause
 
 
