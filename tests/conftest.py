@@ -20,8 +20,8 @@ EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "25"))
 
 SERVERS = {
     "apache_kafka", "binlog_mariadb", "connect", "hdfs", "logical_postgres", "mariadb_url",
-    "other_server", "own_mariadb", "own_postgres", "postgres_url", "rabbitmq", "shared_mosquitto", "shared_nats",
-    "shared_redis", "yarn", "zookeeper",
+    "other_server", "own_mariadb", "own_postgres", "postgres_url", "rabbitmq", "shared_mosquitto",
+    "shared_nats", "shared_redis", "yarn", "zookeeper",
 }  # fmt: skip
 """Fixtures that start a real server. A test that asks for one has the mark `server`."""
 

@@ -53,8 +53,8 @@ _HIDES_CORES: Final = frozenset({
 })
 _REMEDY: Final = (
     "Install this Python (its first two numbers) with pyarrow on all executors, and name it where "
-    "the Spark Connect server is started: --conf spark.pyspark.python=/path/of/that/python. Or run the "
-    "program with theirs."
+    "the Spark Connect server is started: --conf spark.pyspark.python=/path/of/that/python. Or run "
+    "the program with theirs."
 )
 _SESSION_OVER: Final = ("SESSION_CLOSED", "SESSION_CHANGED", "SESSION_NOT_FOUND", "UNAVAILABLE")
 _ANY_PORT: Final = 9  # A connected UDP socket has an address, whatever the port.
