@@ -46,8 +46,8 @@ class ConnectFrame:
         if around.spool is None:
             raise ConfigurationError(
                 f"{name}: through Spark Connect, Spark writes a DataFrame to files that the "
-                "TaskManagers read, and execution.checkpointing.dir is not set. Set it to a place that "
-                "all executors share."
+                "TaskManagers read, and execution.checkpointing.dir is not set. Set it to a place "
+                "that all executors share."
             )
         return ConnectJobFrame(self._frame, name, around.spool)
 
