@@ -182,7 +182,7 @@ def test_partitions_whose_number_comes_with_their_files_are_handed_out_together(
     for state, left in ((early, [0, 1, 2]), (late, [2])):
         restored, context = started(run, state)
         restored.add_reader(0)
-        for _ in range(4):
+        for _ in range(len(left) + 1):
             restored.handle_split_request(0, "host")
         assert [split.partition for _, split in context.assigned] == left
         assert context.ended == [0]
