@@ -22,7 +22,8 @@ def test_a_small_fleet_loses_a_taskmanager_and_runs_again(found):
     assert found["subtasks"] == 50
     assert found["checkpoints_s"]
     assert found["lost"] == 1
-    assert found["causes"] == ["connection closed"]
+    (cause,) = found["causes"]
+    assert cause.startswith("connection ")
     assert found["redeployed"]["seconds"] >= found["redeployed"]["noticed_s"] > 0
     said = {"RegisterTaskManager", "OfferSlots", "Heartbeat", "TaskStateChanged", "SplitRequest"}
     assert said | {"AcknowledgeCheckpoint", "MetricsReport"} <= set(found["largest"])

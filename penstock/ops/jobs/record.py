@@ -6,6 +6,7 @@ snapshot is the same object in the next one. Source: Flink ArchivedExecutionGrap
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -51,6 +52,7 @@ from penstock.ops.jobs.snapshots import (
 )
 from penstock.ops.jobs.story_record import STORIED, StoryEvent, StoryKind, StoryRecord, place_of
 
+_LOG: Final = logging.getLogger(__name__)
 _FORMER_ATTEMPTS: Final = 16
 """How many earlier attempts of a subtask are kept, as `jobmanager.execution.attempts-history-size`."""
 _LOST_TASKMANAGERS: Final = 100
@@ -176,11 +178,14 @@ class JobRecord:
             del self._taskmanagers[key]
 
     def _heard(self, event: Heartbeat, at_ms: int) -> None:
-        if event.ios:
-            self._note_ios(decode(event.ios))
         known = self._taskmanagers.get(event.resource_id)
         if known is not None:
             self._taskmanagers[event.resource_id] = replace(known, heard_ms=at_ms)
+        if event.ios:
+            try:
+                self._note_ios(decode(event.ios))
+            except Exception as error:  # Of a TaskManager that does not speak as ours do.
+                _LOG.warning("taskmanager=%s SENDS_NO_COUNTERS cause=%s", event.resource_id, error)
 
     def _lost(self, event: TaskManagerLost, _at_ms: int) -> None:
         known = self._taskmanagers.get(event.resource_id)

@@ -39,20 +39,28 @@ _VARIABLE: Final = "SPARK_REMOTE"
 def connect_url(settings: Settings, spark: Mapping[str, str]) -> str | None:
     """Return the Spark Connect server of this process; "" for that of a session that is there. None: it has none.
 
-    `spark`: Spark settings of the command line. As everywhere, whoever names a master gets it.
+    `spark`: Spark settings of the command line. A SparkContext comes first, also the one that spark-submit is about to make;
+    then a session, then who names a master.
     """
     if SparkContext._active_spark_context is not None:
         return None
     if _active() is not None:
         return ""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return None
     named = settings.get(SparkOptions.MASTER) or spark.get(_MASTER) or os.environ.get(_VARIABLE)
     return named if named is not None and named.startswith(_SCHEME) else None
 
 
 def _active() -> Any | None:
-    """Return the session that the program has made; None: none. Asks only where Connect's module is there already."""
+    """Return the session that the program has made, on whichever thread; None: none. Asks only where Connect's module
+    is there already.
+    """
     module = sys.modules.get("pyspark.sql.connect.session")
-    return None if module is None else module.SparkSession.getActiveSession()
+    if module is None:
+        return None
+    sessions = module.SparkSession
+    return sessions.getActiveSession() or sessions._get_default_session()
 
 
 class ConnectHost:
@@ -80,11 +88,17 @@ class ConnectHost:
         return max(1, self.cores(settings) - settings.get(SparkOptions.CORES_KEPT))
 
     def cores(self, settings: Settings) -> int:
-        return self._probed_cluster(settings).total or 1
+        cores = self._probed_cluster(settings).cores
+        if not cores:
+            say_once([
+                "the number of cores is not known: parallelism.default is 1 unless it is set"
+            ])
+        return cores or 1
 
     def provider(self, settings: Settings, needed: Mapping[SlotSize, int]) -> TaskManagerProvider:
         cluster = self._probed_cluster(settings)
         say_once(check_configuration(cluster.configuration, cluster.master))
+        say_once(cluster.warnings())
         say_once([f"jobs run through {cluster.where()}"])
         switch_ms = settings.get(ExchangeOptions.SWITCH_INTERVAL)
         switch_interval_s = None if switch_ms is None else switch_ms / 1000
@@ -115,17 +129,24 @@ class ConnectHost:
         return ConnectCluster.of(_active() or self._started())
 
     def _started(self) -> Any:
+        if not self._url:
+            raise ConfigurationError(
+                "the program's Spark Connect session was stopped, or its server has ended. Make "
+                "another one, and an environment after it."
+            )
         parts = urlsplit(self._url)
+        # What follows the address may be a token.
+        named = f"{_SCHEME}{parts.netloc}"
         try:
             # Spark itself would ask for minutes, in silence.
             socket.create_connection((parts.hostname or "", parts.port or _PORT), _DIAL_S).close()
         except (OSError, ValueError) as error:
             raise ConfigurationError(
-                f"no Spark Connect server answers at {self._url}: {error}. It is started by "
+                f"no Spark Connect server answers at {named}: {error}. It is started by "
                 "sbin/start-connect-server.sh; its port is 15002 unless "
                 "spark.connect.grpc.binding.port says otherwise."
             ) from error
-        say_once([f"Spark Connect to {self._url}"])
+        say_once([f"Spark Connect to {named}"])
         try:
             from pyspark.sql.connect.session import SparkSession
         except ImportError as error:
@@ -138,7 +159,7 @@ class ConnectHost:
             if key != _MASTER:
                 builder = builder.config(key, value)
         session = builder.getOrCreate()
-        atexit.register(session.stop)  # Else the server keeps it for an hour.
+        atexit.register(ConnectCluster.of(session).stop)  # Else the server keeps it for an hour.
         return session
 
 

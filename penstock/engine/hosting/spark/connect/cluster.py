@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import platform
+import secrets
 import socket
 import sys
 import threading
@@ -40,7 +41,6 @@ from penstock.engine.model.options.cluster import JobManagerAddressOptions
 from penstock.engine.model.slot_size import SlotSize
 from penstock.engine.model.texts.amounts import counted
 
-_PROBE_TAG: Final = "penstock-probe"
 _PROBE_S: Final = 60.0
 _PATIENCE_S: Final = 3.0
 _PROBE_AGAIN_S: Final = 30.0
@@ -58,6 +58,7 @@ _REMEDY: Final = (
 )
 _SESSION_OVER: Final = ("SESSION_CLOSED", "SESSION_CHANGED", "SESSION_NOT_FOUND", "UNAVAILABLE")
 _ANY_PORT: Final = 9  # A connected UDP socket has an address, whatever the port.
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _OWN: Final = OwnFolder("penstock-connect-")
 
 
@@ -72,7 +73,8 @@ class ConnectCluster:
         """Return the cluster of a session, always the same."""
         with cls.lock:
             found = cls.known.get(spark.session_id)
-            if found is None:
+            if found is None or found.spark is not spark:
+                cls.known = {key: one for key, one in cls.known.items() if not one.spark.is_stopped}
                 found = cls.known[spark.session_id] = cls(spark)
             return found
 
@@ -83,7 +85,9 @@ class ConnectCluster:
         self._gone: str | None = None
         self._probed: dict[Endpoint, float] = {}
         self._total: int | None = None
+        self.cores: int | None = None
         self._lock = threading.Lock()
+        self._probing = threading.Lock()
 
     # ------------------------------------------------------------------ what there is
 
@@ -126,20 +130,29 @@ class ConnectCluster:
         """Return the task slots that no job of this program holds; None: not known. Probes again for some seconds
         where they are fewer than `wanted`: executors come one by one.
         """
-        began_s = time.monotonic()
+        ends_s = time.monotonic() + _EXECUTORS_WAIT_S
         while True:
             free = None if self._total is None else max(0, self._total - len(self._held))
-            is_late = time.monotonic() - began_s >= _EXECUTORS_WAIT_S
-            if free is None or free >= wanted or is_late:
+            left_s = ends_s - time.monotonic()
+            # Without a free slot no probe runs.
+            if not free or free >= wanted or left_s <= 0:
                 return free
-            del self._probed[endpoint]
-            self.probe(endpoint)
+            self._probed.pop(endpoint, None)
+            self.probe(endpoint, left_s)
 
     def gone(self) -> str | None:
         """Return why no task of this session will ever run again."""
         if self._gone is None and self.spark.is_stopped:
             self._gone = f"the Spark Connect session at {self.address} was stopped"
         return self._gone
+
+    def warnings(self) -> list[str]:
+        """What a listener on the way to the server gets."""
+        is_secure = getattr(self.spark.client._builder, "secure", True)
+        if is_secure or self.spark.client.host in _LOOPBACK:
+            return []
+        risk = "whoever listens there gets the program, and may come before a TaskManager"
+        return [f"the connection to {self.address} is not encrypted (use_ssl): {risk}"]
 
     def endpoint(self, addresses: Addresses) -> Endpoint:
         """Return where the JobManager listens: at the address from which this machine reaches the server, unless another one is configured."""
@@ -151,48 +164,57 @@ class ConnectCluster:
             addresses.control_port,
         )
 
-    def probe(self, endpoint: Endpoint) -> None:
-        """Run a short task on each core: how many there are, whether they reach this process, and which Python they have.
+    def probe(self, endpoint: Endpoint, limit_s: float = _PROBE_S) -> None:
+        """Run a short task on each core: how many there are, whether they reach this process, and which Python they have. Does
+        nothing while this program's own jobs hold all of them.
 
         Raises: ConfigurationError: TaskManagers cannot run there.
         """
-        probed_s = self._probed.get(endpoint)
-        if probed_s is not None and time.monotonic() - probed_s < _PROBE_AGAIN_S:
-            return
-        with contextlib.closing(listen(endpoint, CONTROL_PORT)) as listener:
-            listener.listen(socket.SOMAXCONN)
-            port = endpoint.port or listener.getsockname()[1]
-            rows = self._probe_rows((endpoint.dialled_host, port))
-        self._check(rows, endpoint)
-        conf = self.configuration
-        is_hidden = is_true(conf.get("spark.dynamicAllocation.enabled")) or not rows
-        is_hidden |= not _HIDES_CORES.isdisjoint(conf)
-        self._total = None if is_hidden else len(rows) // int(conf.get("spark.task.cpus") or 1)
-        self._probed[endpoint] = time.monotonic()
+        with self._probing:
+            probed_s = self._probed.get(endpoint)
+            is_recent = probed_s is not None and time.monotonic() - probed_s < _PROBE_AGAIN_S
+            if is_recent or (self._total is not None and len(self._held) >= self._total):
+                return
+            with contextlib.closing(listen(endpoint, CONTROL_PORT)) as listener:
+                port = endpoint.port or listener.getsockname()[1]
+                rows = self._probe_rows((endpoint.dialled_host, port), limit_s)
+            self._check(rows, endpoint)
+            if rows:
+                self._note(len(rows))
+            self._probed[endpoint] = time.monotonic()
 
-    def _probe_rows(self, address: tuple[str, int]) -> list[Any]:
+    def _note(self, cores: int) -> None:
+        conf = self.configuration
+        self.cores = cores // int(conf.get("spark.task.cpus") or 1)
+        is_dynamic = is_true(conf.get("spark.dynamicAllocation.enabled"))
+        is_hidden = is_dynamic or not _HIDES_CORES.isdisjoint(conf)
+        self._total = None if is_hidden else self.cores
+
+    def _probe_rows(self, address: tuple[str, int], limit_s: float) -> list[Any]:
         """Return a row for each core; none where no task has run in time, which is reported when TaskManagers wait."""
         over = threading.Event()
         outcome: list[Any] = []
+        tag = f"penstock-probe-{secrets.token_hex(8)}"
 
         def run() -> None:
             try:
                 work = (task_bodies.probing(address), task_bodies.PROBED)
                 # Its partitions are as many as the cluster has cores; most of them are empty.
-                outcome.append(self._collected(_PROBE_TAG, self.spark.range(0, 1), work))
+                outcome.append(self._collected(tag, self.spark.range(0, 1), work))
             except Exception as error:  # gRPC's and Spark's errors have no base of their own.
                 outcome.append(error)
             finally:
                 over.set()
 
         self.thread(run, lambda _error: None, "penstock-probe").start()
-        if not over.wait(_PATIENCE_S):
+        patience_s = min(_PATIENCE_S, limit_s)
+        if not over.wait(patience_s):
             say(
                 f"waiting for short tasks that probe the executors: {self.describe()}."
                 f"{SESSION_JOBS.holders()}"
             )
-            if not over.wait(_PROBE_S - _PATIENCE_S):
-                self.cancel(_PROBE_TAG)
+            if not over.wait(limit_s - patience_s):
+                self.cancel(tag)
                 return []
         (found,) = outcome
         if isinstance(found, Exception):
@@ -273,20 +295,22 @@ class ConnectCluster:
 
     def _await_server(self) -> None:
         """Raises ExternalError: it does not answer. Its client would ask again for minutes, in silence."""
+        ends_s = time.monotonic() + _ANSWER_S
+        while not self._answers():
+            if time.monotonic() >= ends_s:
+                raise ExternalError(self._end(f"server {self.address} does not answer any more"))
+            time.sleep(_ASK_AGAIN_S)
+
+    def _answers(self) -> bool:
+        """Whether the server can be dialled; also if the program has made its channel itself, whose address is not known."""
         if self._endpoint is None:
-            return
+            return True
         host, _, port = self._endpoint.rpartition(":")
-        began_s = time.monotonic()
-        while True:
-            try:
-                socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
-            except OSError as error:
-                if time.monotonic() - began_s >= _ANSWER_S:
-                    gone = self._end(f"server {self.address} does not answer any more: {error}")
-                    raise ExternalError(gone) from error
-                time.sleep(_ASK_AGAIN_S)
-            else:
-                return
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+        except OSError:
+            return False
+        return True
 
     def _end(self, why: str) -> str:
         """No task of this session will ever run again. Else its client would ask for minutes, also when the program ends."""
@@ -311,8 +335,17 @@ class ConnectCluster:
             self.spark.removeTag(tag)
 
     def cancel(self, group: str) -> None:
-        with contextlib.suppress(Exception):  # A session that has ended has no tasks left.
-            self.spark.interruptTag(group)
+        if self._gone is None and self._answers():
+            with contextlib.suppress(Exception):  # A session that has ended has no tasks left.
+                self.spark.interruptTag(group)
+
+    def stop(self) -> None:
+        """Release a session of ours, unless its server is gone. Never raises."""
+        with contextlib.suppress(Exception):
+            if self._gone is None and self._answers():
+                self.spark.stop()
+            else:
+                self.spark.client.close()
 
     def is_queued(self, group: str) -> bool:
         """Always: Connect does not say whether a task runs."""

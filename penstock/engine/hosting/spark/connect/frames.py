@@ -10,7 +10,7 @@ import contextlib
 import secrets
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.engine.hosting.os.file_systems import local_path, open_files
 from penstock.engine.hosting.os.private_files import make_folder
@@ -20,9 +20,6 @@ from penstock.engine.hosting.spark.dataframes.source import FrameRun
 from penstock.engine.hosting.spark.dataframes.spool import SpoolFile
 from penstock.engine.hosting.spark.worker_python import cause_in
 from penstock.engine.model.errors import ConfigurationError, GraphError
-
-if TYPE_CHECKING:
-    from penstock.engine.hosting.spark.dataframes.frames import FrameSurroundings
 
 
 class ConnectFrame:
@@ -41,15 +38,15 @@ class ConnectFrame:
     def collected(self, subtasks: int, subtask: int) -> list[bytes]:
         return list(self.messages_of(subtasks))
 
-    def run_in(self, name: str, around: FrameSurroundings) -> ConnectJobFrame:
-        """Raises ConfigurationError: there is no folder."""
-        if around.spool is None:
+    def run_in(self, name: str, folder: str | None) -> ConnectJobFrame:
+        """Return its run in one job. Raises ConfigurationError: there is no folder."""
+        if folder is None:
             raise ConfigurationError(
                 f"{name}: through Spark Connect, Spark writes a DataFrame to files that the "
                 "TaskManagers read, and execution.checkpointing.dir is not set. Set it to a place "
                 "that all executors share."
             )
-        return ConnectJobFrame(self._frame, name, around.spool)
+        return ConnectJobFrame(self._frame, name, folder)
 
 
 class ConnectJobFrame:

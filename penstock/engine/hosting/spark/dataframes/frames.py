@@ -80,9 +80,6 @@ class DriverFrame:
         """Spark's `DeterministicLevel`."""
         return str(self._java_messages.outputDeterministicLevel().toString())
 
-    def run_in(self, name: str, around: FrameSurroundings) -> JobFrame:
-        return JobFrame(self, name, around)
-
     def messages(self) -> RDD[bytes]:
         return RDD(self._java_messages.toJavaRDD(), self.spark.sparkContext, NoOpSerializer())
 
@@ -314,7 +311,6 @@ def with_frames(
     A program may submit one stream several times, so each job gets its own. Raises: ConfigurationError.
     """
     opened: list[JobFrame | ConnectJobFrame] = []
-    hosts = _hosts(settings, provider)
 
     def own(place: CoordinatedVertex) -> CoordinatedVertex:
         source = place.coordinator
@@ -328,7 +324,12 @@ def with_frames(
             f"{job.graph.job_id}/{place.uid}",
             shares_files=provider.shares_files and isinstance(frame, DriverFrame),
         )
-        run = frame.run = frame.run_in(place.name, FrameSurroundings(hosts, folder))
+        if isinstance(frame, ConnectFrame):
+            run: JobFrame | ConnectJobFrame = frame.run_in(place.name, folder)
+        else:
+            around = FrameSurroundings(_hosts(settings, provider), folder)
+            run = JobFrame(frame, place.name, around)
+        frame.run = run
         opened.append(run)
         return replace(place, coordinator=FrameSource(frame, source.form))
 

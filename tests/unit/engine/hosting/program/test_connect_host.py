@@ -9,6 +9,8 @@ from pyspark import SparkContext
 from penstock.engine.hosting.program.connect_host import ConnectHost, connect_url
 from penstock.engine.hosting.program.spark_host import SparkHost, default_host
 from penstock.engine.model.config import Settings
+from penstock.engine.model.errors import ConfigurationError
+from tests.tools.small_servers import free_port
 
 HERE, THERE = "sc://here:15002", "sc://there:15002"
 MODULE = "pyspark.sql.connect.session"
@@ -27,7 +29,8 @@ def settings(master=None):
 
 
 def has_session(monkeypatch, session):
-    found = SimpleNamespace(SparkSession=SimpleNamespace(getActiveSession=lambda: session))
+    sessions = SimpleNamespace(getActiveSession=lambda: None, _get_default_session=lambda: session)
+    found = SimpleNamespace(SparkSession=sessions)
     monkeypatch.setitem(sys.modules, MODULE, found)
 
 
@@ -59,6 +62,29 @@ def test_a_session_that_is_there_is_used(monkeypatch):
     assert connect_url(settings("yarn"), {}) == ""
     assert isinstance(default_host(), ConnectHost)
     has_session(monkeypatch, None)
+    assert connect_url(settings(), {}) is None
+
+
+def test_a_session_that_has_ended_is_an_error(monkeypatch):
+    has_session(monkeypatch, SimpleNamespace())
+    host = default_host()
+    has_session(monkeypatch, None)
+    with pytest.raises(ConfigurationError, match="session was stopped"):
+        host.frame_of_files(settings(), "folder", None)
+
+
+def test_what_follows_the_address_is_not_said(monkeypatch):
+    url = f"sc://127.0.0.1:{free_port()}/;token=secret"
+    host = default_host({"penstock.spark.master": url})
+    with pytest.raises(ConfigurationError) as raised:
+        host.frame_of_files(settings(), "folder", None)
+    assert "sc://127.0.0.1:" in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_spark_submits_master_comes_before_the_environments(monkeypatch):
+    monkeypatch.setenv("SPARK_REMOTE", HERE)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert connect_url(settings(), {}) is None
 
 

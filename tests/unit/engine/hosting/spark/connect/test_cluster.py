@@ -99,6 +99,50 @@ def test_where_a_setting_hides_the_cores_their_number_is_unknown(setting):
     assert "an unknown number of task slots" in cluster.describe()
 
 
+def test_where_jobs_of_this_program_hold_all_slots_nothing_is_probed():
+    """No probe would run, and what was known stays known."""
+    cluster = probed(cores=1)
+    seen = []
+
+    def body():
+        def run(_partition):
+            runs = len(cluster.spark.ran)
+            cluster.probe(Endpoint("127.0.0.1", host="localhost"))
+            seen.append((cluster.free(1, LOOPBACK), len(cluster.spark.ran) - runs))
+            return ["ended"]
+
+        return run
+
+    cluster.run("tm-1", "", UNSIZED, body)
+    assert seen == [(0, 0)]
+    assert cluster.total == 1
+
+
+def test_the_parallelism_of_a_cluster_that_grows_is_that_of_the_cores_that_were_there():
+    cluster = probed(cores=6, spark_dynamicAllocation_enabled="true", spark_task_cpus="2")
+    assert (cluster.cores, cluster.total) == (3, None)
+
+
+def test_a_session_that_was_made_again_under_its_id_has_a_cluster_of_its_own():
+    first, second = Session(), Session()
+    second.session_id = first.session_id
+    former = ConnectCluster.of(first)
+    first.is_stopped = True
+    assert ConnectCluster.of(second) is not former
+    assert ConnectCluster.of(second).spark is second
+
+
+def test_a_way_to_the_server_that_is_not_encrypted_is_warned_of():
+    session = Session()
+    session.channel.secure = False
+    assert ConnectCluster(session).warnings() == []
+    session.client.host = "far.example"
+    (warning,) = ConnectCluster(session).warnings()
+    assert "use_ssl" in warning
+    session.channel.secure = True
+    assert ConnectCluster(session).warnings() == []
+
+
 def test_executors_that_are_about_to_come_are_waited_for(monkeypatch):
     cluster = probed(cores=2)
     cores = iter((2, 3, 5))
@@ -160,7 +204,8 @@ def test_workers_without_a_slot_do_not_keep_the_job(monkeypatch):
     cluster = ConnectCluster(session)
     cluster.probe(LOOPBACK)
     assert cluster.total is None
-    assert session.interrupted == ["penstock-probe"]
+    (tag,) = session.interrupted
+    assert tag.startswith("penstock-probe-")
 
 
 def test_a_task_is_named_by_its_tag_and_holds_a_slot_while_it_runs():

@@ -5,16 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.engine.hosting.network.wire.addresses import Addresses, Endpoint
 from penstock.engine.hosting.spark.connect.cluster import ConnectCluster
 from penstock.engine.hosting.spark.connect.frames import ConnectFrame
-from penstock.engine.hosting.spark.dataframes.feed_reader import FeedFailed, FeedHosts
-from penstock.engine.hosting.spark.dataframes.frames import FrameSurroundings
+from penstock.engine.hosting.spark.dataframes.feed_reader import FeedFailed
 from penstock.engine.hosting.spark.dataframes.spool import SpoolFile
 from penstock.engine.model.errors import ConfigurationError, GraphError
 from tests.tools.waiting import wait_until
 
-HOSTS = FeedHosts(Endpoint("127.0.0.1"), Addresses())
 ROWS = [
     SimpleNamespace(partition=0, name="a", bytes=3),
     SimpleNamespace(partition=1, name="b", bytes=4),
@@ -23,12 +20,12 @@ ROWS = [
 
 @pytest.fixture
 def frame():
-    return SimpleNamespace(sparkSession=SimpleNamespace(session_id="of-frames"))
+    return SimpleNamespace(sparkSession=SimpleNamespace(session_id="of-frames", is_stopped=False))
 
 
 def run_of(frame, folder, monkeypatch, spool):
     monkeypatch.setattr(ConnectCluster.of(frame.sparkSession), "spool", spool, raising=False)
-    return ConnectFrame(frame).run_in("Orders", FrameSurroundings(HOSTS, str(folder)))
+    return ConnectFrame(frame).run_in("Orders", str(folder))
 
 
 def test_files_are_there_when_all_are_written(frame, tmp_path, monkeypatch):
@@ -79,7 +76,7 @@ def test_what_spark_has_given_up_is_said_and_tried_again_when_asked(frame, tmp_p
 
 def test_without_a_folder_that_all_share_the_option_is_named(frame):
     with pytest.raises(ConfigurationError, match=r"Orders.*execution.checkpointing.dir"):
-        ConnectFrame(frame).run_in("Orders", FrameSurroundings(HOSTS, None))
+        ConnectFrame(frame).run_in("Orders", None)
 
 
 def test_stages_of_a_batch_job_cannot_read_it(frame):
