@@ -346,9 +346,9 @@ def _refuse_connect(master: str) -> None:
     remote = os.environ.get("SPARK_REMOTE")
     if remote or master.startswith("sc://"):
         raise ConfigurationError(
-            f"{(remote or master).partition('/;')[0]} is a Spark Connect server, whose clients have "
-            "no SparkContext, and this needs one. Unset SPARK_REMOTE, and name the cluster's own "
-            "master (spark://, yarn, k8s://) by --master."
+            f"{(remote or master).partition('/;')[0]} is a Spark Connect server, whose clients "
+            "have no SparkContext, and this needs one. Unset SPARK_REMOTE, and name the cluster's "
+            "own master (spark://, yarn, k8s://) by --master."
         )
 
 
