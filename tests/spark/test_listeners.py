@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from penstock.datastream import RuntimeExecutionMode
 from penstock.engine.hosting.network.wire import dialling
-from penstock.engine.hosting.program import spark_host as host
+from penstock.engine.hosting.reporting import say
 from tests.spark.programs import environment, expected_counts, last_counts, word_count
 from tests.spark.sessions import FAILS_FAST, LOCAL_CLUSTER
 from tests.tools.identities import secrets_of
@@ -116,7 +116,7 @@ def test_a_listener_hears_no_secret_of_a_dataframe_that_is_fed(cluster, known):
 def test_a_network_that_spark_does_not_protect_is_told_when_a_job_is_submitted(
     cluster, monkeypatch, capsys, mode
 ):
-    monkeypatch.setattr(host.Overrides, "warned", set())
+    monkeypatch.setattr(say, "_SAID", set())
     env = environment(2).set_runtime_mode(mode)
     for _ in range(2):
         with env.from_collection([1, 2]).map(str).execute_and_collect() as found:

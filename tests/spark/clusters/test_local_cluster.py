@@ -23,7 +23,7 @@ from penstock.engine.model.ids import JobId
 from penstock.engine.model.states import ExecutionState, JobStatus
 from tests.spark.processes import executor_jvms, taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
-from tests.tools.hosting.running_job import manager_of
+from tests.tools.hosting.running_job import control_of, manager_of
 from tests.tools.output_files import files_below, lines_in
 
 pytestmark = pytest.mark.spark
@@ -126,8 +126,10 @@ def test_records_cross_sockets_between_both_taskmanagers(spark_cluster):
         graph = manager_of(updates).job_master.state.graph
         assert last_counts(updates) == expected_counts()
     received, sent = Counter(), Counter()
-    for vertex in graph.vertices:
-        where, io = vertex.execution.location.resource_id, vertex.execution.io
+    counted = control_of(updates).task_metrics()
+    for vertex, (_, subtask, io) in zip(graph.vertices, counted, strict=True):
+        assert vertex.subtask == subtask
+        where = vertex.execution.location.resource_id
         received[where] += io.remote_bytes_in
         sent[where] += io.remote_bytes_out
     assert len(received) == 2
