@@ -68,8 +68,6 @@ def test_a_killed_executor_costs_no_row(yarn, tmp_path):
     assert "restarted subtasks" in said
     assert "1 of 2 executors that Spark has asked YARN for have not come yet" in said
     assert "Give Spark more cores" not in said
-    assert "1 of 2 executors that Spark has asked YARN for have not come yet" in said
-    assert "Give Spark more cores" not in said
 
 
 def test_a_container_that_is_killed_for_memory_is_reported_in_yarns_words(yarn, tmp_path):
