@@ -11,17 +11,15 @@ from __future__ import annotations
 import gc
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.memory import most_resident_mib, resident_mib
 from benchmarks.workloads.null_provider import NullProvider
+from benchmarks.workloads.observation_job import client_of
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.connectors.datagen import DataGeneratorSource
 from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
@@ -210,7 +208,9 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     try:
         _await(seen.all_run, manager)
         start = {"seconds": time.monotonic() - began, **probe.since(began)}
-        with _page(manager, is_open=order["has_page"]) as page:
+        server = current_server() if order["has_page"] else None
+        address = None if server is None else server.address
+        with client_of("fleet_page", address, manager.job_id) as page:
             time.sleep(WARM_S)
             seen.checkpoints.clear()
             seen.has_completed.clear()
@@ -287,28 +287,6 @@ def _cpu_s() -> dict[str, float]:
             clock = time.pthread_getcpuclockid(thread.ident)
             found[thread.name.removeprefix("penstock-")] = time.clock_gettime(clock)
     return found
-
-
-@contextmanager
-def _page(manager: JobManager, *, is_open: bool) -> Generator[dict[str, Any]]:
-    """Have a page open meanwhile. The dict has its figures at the end."""
-    figures: dict[str, Any] = {}
-    server = current_server()
-    if not is_open or server is None:
-        yield figures
-        return
-    program: Sequence[str] = [sys.executable, "-m", "benchmarks.workloads.fleet_page"]
-    client = subprocess.Popen(
-        [*program, server.address, manager.job_id],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield figures
-    finally:
-        said, _ = client.communicate("")
-    figures.update(json.loads(said))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ from penstock.engine.hosting.taskmanager_order import TaskSettings
 from penstock.engine.machines.job_state.job_settings import JobSettings
 from penstock.engine.machines.resources.resource_manager import ResourceSettings
 from penstock.engine.model.config import Settings
-from penstock.engine.model.graph.job_graph import JobGraph
 from penstock.engine.model.graph.partitioning import DistributionPattern
 from penstock.engine.model.ids import ResourceId
 from penstock.engine.model.program import ProgramSettings
@@ -88,7 +87,9 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     manager.start()
     try:
         _wait_until_all_run(manager, 2 * parallelism)
-        with _client(address if order["polls"] else None, graph) as client:
+        vertex = next(iter(graph.vertices))
+        asked = address if order["polls"] else None
+        with client_of("observation_client", asked, graph.job_id, vertex) as client:
             time.sleep(WARM_S)
             watched.took.clear()
             watched.worked.clear()
@@ -140,16 +141,15 @@ def _thread_alone() -> Generator[dict[str, float]]:
 
 
 @contextmanager
-def _client(address: str | None, graph: JobGraph) -> Generator[dict[str, Any]]:
-    """Poll meanwhile. The dict has its figures at the end."""
+def client_of(module: str, *arguments: str | None) -> Generator[dict[str, Any]]:
+    """Run a module that asks a server meanwhile. The dict has its figures at the end. An argument is None: there is no server."""
     figures: dict[str, Any] = {}
-    if address is None:
+    given = [one for one in arguments if one is not None]
+    if len(given) < len(arguments):
         yield figures
         return
-    vertex = next(iter(graph.vertices))
-    program = [sys.executable, "-m", "benchmarks.workloads.observation_client"]
     client = subprocess.Popen(
-        [*program, address, graph.job_id, vertex],
+        [sys.executable, "-m", f"benchmarks.workloads.{module}", *given],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

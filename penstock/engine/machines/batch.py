@@ -87,8 +87,6 @@ class BatchMaster:
                 self._run_next()
             case batch.AttemptSeen():
                 self._on_attempt(event)
-            case batch.SubtaskReported():
-                self._subtask(event.vertex_id, event.subtask).execution.io = event.io
             case batch.StageFinished():
                 self._on_finished(event)
             case batch.StageFailed():

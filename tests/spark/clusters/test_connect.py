@@ -172,6 +172,26 @@ def test_clients_that_are_killed_leave_their_slots_to_the_next_one(connect, tmp_
     assert sorted((key, count) for key, count, _ in lines_of(tmp_path)) == EXPECTED
 
 
+def test_another_client_takes_the_job_of_a_killed_one_over(connect, tmp_path):
+    kept = {
+        "high-availability.type": "FILE",
+        "high-availability.storageDir": f"{tmp_path}/ha",
+        "high-availability.cluster-id": "counts",
+        "penstock.high-availability.lease-duration": "4 s",
+        "penstock.high-availability.renew-interval": "500 ms",
+    }
+    options = [f"-D{key}={value}" for key, value in kept.items()]
+    penstock, run, *rest = order(tmp_path, str(tmp_path / "sprung"), "waits")
+    first = connect.begin(penstock, run, *options, *rest, folder=tmp_path)
+    wait_until((tmp_path / "sprung").exists, "no task comes to the trap", LIMIT_S)
+    connect.sandbox.run("pkill", "-KILL", "-f", str(tmp_path / "sprung"))
+    first.wait()
+    stored = ("--cluster-id", "counts", "--storage-dir", f"{tmp_path}/ha")
+    done = connect.run(penstock, "recover", "--master", URL, *stored, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted((key, count) for key, count, _ in lines_of(tmp_path)) == EXPECTED
+
+
 def test_a_dataframe_goes_in_and_comes_out_as_spark_has_it(connect, tmp_path):
     """Five partitions, one of which is empty; each type that Spark and Penstock share."""
     done = client(

@@ -402,7 +402,7 @@ class ControlServer:
                 for message in wire.feed(data):
                     named = self._listener.received(handshake.role, message, control)
                     resource_id = named or resource_id
-            except Exception as error:
+            except Exception as error:  # It goes to who waits for the end, as if he had read.
                 if not isinstance(error, ExternalError):
                     ours.append(error)
                 protocol.take = _ignore

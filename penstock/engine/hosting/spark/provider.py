@@ -9,6 +9,7 @@ import contextlib
 import re
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -152,7 +153,7 @@ def why_gone(context: SparkContext, executor: str) -> HostLoss | None:
 LOOPBACK: Final = "127.0.0.1"
 
 
-class TaskManagerOrders:
+class TaskManagerOrders(ABC):
     """What the Spark task of a TaskManager is ordered to do."""
 
     def __init__(
@@ -167,14 +168,14 @@ class TaskManagerOrders:
         self.worker_files = WorkerFiles()
 
     @property
+    @abstractmethod
     def is_local(self) -> bool:
         """Whether driver and executors are on one machine."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def _has_executor_log(self) -> bool:
         """Whether executors have a log of their own."""
-        raise NotImplementedError
 
     def leave(self, resource_ids: tuple[ResourceId, ...]) -> None:
         """Does nothing: their processes end with them."""

@@ -29,7 +29,7 @@ from penstock.engine.model.graph.job_graph import (
     sort_job_vertices,
 )
 from penstock.engine.model.graph.partitioning import DistributionPattern
-from penstock.engine.model.messages import Committable, FailureInfo, TaskIo
+from penstock.engine.model.messages import Committable, FailureInfo
 from penstock.engine.model.states import ExecutionState, aggregate_state
 
 DEFAULT_HISTORY_SIZE = 16
@@ -48,7 +48,6 @@ class Execution:
     failure: FailureInfo | None = None
     committables: tuple[Committable, ...] = ()
     final_state: SubtaskState | None = None
-    io: TaskIo | None = None
     restore: TaskRestore | None = None
     since_ms: dict[ExecutionState, int] = field(default_factory=dict)
 

@@ -16,7 +16,6 @@ from penstock.engine.machines.execution.execution_graph import (
 from penstock.engine.machines.execution.regions import Region
 from penstock.engine.machines.slots.shared_slots import SharedSlots
 from penstock.engine.model import ids
-from penstock.engine.model.messages import TaskIo
 from penstock.engine.model.states import ExecutionState
 
 
@@ -84,14 +83,6 @@ def places_of(graph: ExecutionGraph) -> list[TaskPlace]:
         _place(vertex, execution)
         for vertex in graph.vertices
         for execution in (*vertex.history, vertex.execution)
-    ]
-
-
-def task_metrics_of(graph: ExecutionGraph) -> list[tuple[str, int, TaskIo]]:
-    """Return (vertex name, subtask, its last report) of the current attempts."""
-    return [
-        (vertex.job_vertex.name, vertex.subtask, vertex.execution.io or TaskIo())
-        for vertex in graph.vertices
     ]
 
 

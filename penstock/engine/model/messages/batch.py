@@ -8,7 +8,7 @@ from typing import TypeAlias
 from penstock.engine.model.graph.auto_parallelism import SubpartitionRange
 from penstock.engine.model.ids import VertexId
 from penstock.engine.model.messages.job import ExecutionStateChanged, JobStatusChanged
-from penstock.engine.model.messages.shared import FailureInfo, TaskIo
+from penstock.engine.model.messages.shared import FailureInfo
 from penstock.engine.model.states import ExecutionState
 
 
@@ -30,15 +30,6 @@ class AttemptSeen:
     state: ExecutionState
     failure: FailureInfo | None = None
     is_speculative: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskReported:
-    """The counters of a subtask that has finished."""
-
-    vertex_id: VertexId
-    subtask: int
-    io: TaskIo
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +81,7 @@ class CommitResults:
 
 
 BatchEvent: TypeAlias = (
-    StartBatch
-    | AttemptSeen
-    | SubtaskReported
-    | StageFinished
-    | StageFailed
-    | CancelBatch
-    | ResultsCommitted
+    StartBatch | AttemptSeen | StageFinished | StageFailed | CancelBatch | ResultsCommitted
 )
 BatchEffect: TypeAlias = (
     RunStage | CancelStage | CommitResults | ExecutionStateChanged | JobStatusChanged

@@ -325,13 +325,10 @@ class BatchJob(NotRescalable):
             write_text(sys.stdout, "\n".join(lines) + "\n")
 
     def _note(self, vertex_id: VertexId, records: Sequence[Any]) -> Sequence[batch.BatchEffect]:
-        """Take the records that a finished stage has for the driver."""
-        effects: list[batch.BatchEffect] = []
+        """Take the records that a finished stage has for the driver. No effect follows."""
         for one in records:
             if isinstance(one, Report):
                 self._given.reports[vertex_id, one.subtask] = one
-                reported = batch.SubtaskReported(vertex_id, one.subtask, one.io)
-                effects += self._master.step(reported, monotonic_ms())
                 attempt_id = self._master.attempt_of(vertex_id, one.subtask)
                 self._observer.observe(
                     messages.TaskIoReported(((attempt_id, one.io),), monotonic_ms())
@@ -345,7 +342,7 @@ class BatchJob(NotRescalable):
             else:
                 stream, payload = one
                 self._given.collected.setdefault(stream, []).append(payload)
-        return effects
+        return ()
 
     def _drop_leftovers(self) -> None:
         """Remove what attempts have written: a job that did not finish commits nothing."""

@@ -46,6 +46,7 @@ _PATIENCE_S: Final = 3.0
 _PROBE_AGAIN_S: Final = 30.0
 _EXECUTORS_WAIT_S: Final = 5.0
 _ANSWER_S: Final = 10.0
+_DIAL_S: Final = 2.0
 _ASK_AGAIN_S: Final = 0.5
 _HIDES_CORES: Final = frozenset({
     "spark.default.parallelism",
@@ -141,7 +142,7 @@ class ConnectCluster:
             self.probe(endpoint, left_s)
 
     def gone(self) -> str | None:
-        """Return why no task of this session will ever run again."""
+        """Return why the Spark session runs no task any more; None: it does."""
         if self._gone is None and self.spark.is_stopped:
             self._gone = f"the Spark Connect session at {self.address} was stopped"
         return self._gone
@@ -285,7 +286,7 @@ class ConnectCluster:
             one = self.spark.range(0, 1, 1, 1)
             work = (task_bodies.causes(make_body()), "cause string")
             return [row.cause for row in self._collected(group, one, work)]
-        except Exception as error:
+        except Exception as error:  # As above.
             if any(one in str(error) for one in _SESSION_OVER):
                 self._end(f"session at {self.address} has ended: {cause_in(str(error))}")
             raise
@@ -299,7 +300,7 @@ class ConnectCluster:
         while not self._answers():
             if time.monotonic() >= ends_s:
                 raise ExternalError(self._end(f"server {self.address} does not answer any more"))
-            time.sleep(_ASK_AGAIN_S)
+            time.sleep(_ASK_AGAIN_S)  # Nobody says when it is back.
 
     def _answers(self) -> bool:
         """Whether the server can be dialled; also if the program has made its channel itself, whose address is not known."""
@@ -307,13 +308,13 @@ class ConnectCluster:
             return True
         host, _, port = self._endpoint.rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+            socket.create_connection((host.strip("[]"), int(port)), _DIAL_S).close()
         except OSError:
             return False
         return True
 
     def _end(self, why: str) -> str:
-        """No task of this session will ever run again. Else its client would ask for minutes, also when the program ends."""
+        """No task of this Spark session runs again, for this reason. Returns a sentence. Else its client would ask for minutes, also when the program ends."""
         self._gone = f"the Spark Connect {why}"
         with contextlib.suppress(Exception):  # Whatever gRPC raises, nobody needs it any more.
             self.spark.client.close()
