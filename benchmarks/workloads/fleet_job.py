@@ -142,7 +142,7 @@ class Probe:
         threading.Thread(target=self._run, name="probe", daemon=True).start()
 
     def since(self, began: float) -> dict[str, float]:
-        now, known = time.monotonic(), list(self.ended.items())
+        now, known = time.monotonic(), list(self.ended.copy().items())
         waits = sorted((ended or now) - at for at, ended in known if at >= began)
         return {
             "wait_p50_ms": waits[len(waits) // 2] * 1000,

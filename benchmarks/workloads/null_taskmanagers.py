@@ -25,13 +25,14 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any
 
+from penstock.engine.hosting.network.wire.counters import encode_counters
 from penstock.engine.hosting.network.wire.dialling import dial
 from penstock.engine.hosting.network.wire.handshake import (
     ROLE_SUPERVISOR,
     ROLE_TASKMANAGER,
     Credentials,
 )
-from penstock.engine.hosting.network.wire.messages import ControlWire, encode, frame
+from penstock.engine.hosting.network.wire.messages import ControlWire, frame
 from penstock.engine.hosting.network.wire.tls import Identity, TlsSocket
 from penstock.engine.hosting.shipping.pickling import deserialize_program
 from penstock.engine.machines.taskmanager.task_executor import TaskExecutor
@@ -184,8 +185,8 @@ class NullTaskManager:
     def beat(self) -> None:
         """Say that it lives, and how its tasks do."""
         self._beats += 1
-        ios = tuple((task, self._io(task.subtask)) for task in self._tasks)
-        self._send(messages.Heartbeat(self.resource_id, self._beats, encode(ios)))
+        ios = encode_counters((task, self._io(task.subtask)) for task in self._tasks)
+        self._send(messages.Heartbeat(self.resource_id, self._beats, ios))
         for supervisor in self.sockets[1:]:
             supervisor.sendall(frame(messages.Heartbeat(self.resource_id, self._beats)))
         if self._beats % REPORT_EVERY == 0:

@@ -182,13 +182,16 @@ _GIVEN_UP: Final = frozenset({JobStatus.FAILING, JobStatus.FAILED})
 
 @dataclass(slots=True)
 class _Start:
-    """A start of tasks. `initializing_ms`: when they began. `took_ms`: how long that was, of those that run. `ready_ms` -1: not all do."""
+    """A start of tasks. `initializing_ms`: when they began. `took_ms`: how long that was, of those that run. `ready_ms` -1: not all do.
+    `unheard`: of those that run once all do, the ones that may not have said what they restored.
+    """
 
     began_ms: int
     restored: CheckpointRestored | None
     initializing_ms: dict[ExecutionVertexId, int] = field(default_factory=dict)
     took_ms: dict[ExecutionVertexId, int] = field(default_factory=dict)
     ready_ms: int = -1
+    unheard: list[ExecutionVertexId] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -315,6 +318,7 @@ class JobTraces:
             yield from self._recovered(at_ms, "RECOVERED")
             if self._start is not None:
                 self._start.ready_ms = at_ms
+                self._start.unheard = list(self._start.took_ms)
                 yield from self._initialized(is_last=False)
 
     # ------------------------------------------------------------------ spans that end later
@@ -324,9 +328,12 @@ class JobTraces:
         start = self._start
         if start is None or start.ready_ms < 0:
             return
-        ios = [self._record.io_of(subtask) for subtask in start.took_ms]
-        if not is_last and any(io is None for io in ios):
+        # Each heartbeat comes here until all have been heard: it must not ask about all of them.
+        while start.unheard and self._record.io_of(start.unheard[-1]) is not None:
+            start.unheard.pop()
+        if start.unheard and not is_last:
             return
+        ios = [self._record.io_of(subtask) for subtask in start.took_ms]
         self._start = self._restored = None
         took = start.took_ms.values()
         attributes: dict[str, AttributeValue] = {

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from penstock.engine.hosting.network.wire.messages import decode
+from penstock.engine.hosting.network.wire.counters import decode_counters
 from penstock.engine.model.elastic import Rescales
-from penstock.engine.model.ids import AttemptId, ExecutionVertexId, ResourceId
+from penstock.engine.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId
 from penstock.engine.model.job_events import (
     CheckpointRestored,
     SlotsMissing,
@@ -157,13 +157,13 @@ class JobRecord:
                 vertex.become(facts, event.attempt, at_ms)
 
     def _io_reported(self, event: TaskIoReported, _at_ms: int) -> None:
-        self._note_ios(event.ios)
+        for one, io in event.ios:
+            self._note_io(one.vertex_id, one.subtask, one.attempt, io)
 
-    def _note_ios(self, ios: Iterable[tuple[AttemptId, TaskIo]]) -> None:
-        for attempt_id, io in ios:
-            vertex = self._vertices.get(attempt_id.vertex_id)
-            if vertex is not None:
-                vertex.reported(attempt_id, io)
+    def _note_io(self, vertex_id: VertexId, subtask: int, attempt: int, io: TaskIo) -> None:
+        vertex = self._vertices.get(vertex_id)
+        if vertex is not None:
+            vertex.reported(subtask, attempt, io)
 
     def _triggered(self, event: TriggerCheckpoint, at_ms: int) -> None:
         ended = {key: one.ended for key, one in self._vertices.items()}
@@ -183,7 +183,8 @@ class JobRecord:
             self._taskmanagers[event.resource_id] = replace(known, heard_ms=at_ms)
         if event.ios:
             try:
-                self._note_ios(decode(event.ios))
+                for one in decode_counters(event.ios):
+                    self._note_io(*one)
             except Exception as error:  # Of a TaskManager that does not speak as ours do.
                 _LOG.warning("taskmanager=%s SENDS_NO_COUNTERS cause=%s", event.resource_id, error)
 
@@ -288,10 +289,8 @@ class _VertexRecord:
     def io_of(self, subtask: int) -> TaskIo | None:
         return self._ios[subtask] if subtask < len(self._ios) else None
 
-    def reported(self, attempt_id: AttemptId, io: TaskIo) -> None:
-        subtask = attempt_id.subtask
-        is_known = subtask < len(self._attempts)
-        if is_known and self._attempts[subtask].attempt == attempt_id.attempt:
+    def reported(self, subtask: int, attempt: int, io: TaskIo) -> None:
+        if subtask < len(self._attempts) and self._attempts[subtask].attempt == attempt:
             self._ios[subtask] = io
             self._snapshot = None
 

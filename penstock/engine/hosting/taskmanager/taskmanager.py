@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any, Final, assert_never
 
 from penstock.engine.hosting.network.data_plane import DataPlane
+from penstock.engine.hosting.network.wire.counters import encode_counters
 from penstock.engine.hosting.network.wire.dialling import dial
 from penstock.engine.hosting.network.wire.handshake import ROLE_TASKMANAGER
 from penstock.engine.hosting.network.wire.messages import ControlWire, encode, frame
@@ -272,9 +273,8 @@ class TaskManager:
         return self.end_cause
 
     def heartbeat(self) -> messages.Heartbeat:
-        ios = tuple((task.attempt_id, task.io()) for task in self.tasks())
-        encoded = encode(ios) if ios else b""
-        return messages.Heartbeat(self.config.resource_id, self.progress(), encoded)
+        ios = encode_counters((task.attempt_id, task.io()) for task in self.tasks())
+        return messages.Heartbeat(self.config.resource_id, self.progress(), ios)
 
     def tasks(self) -> list[TaskThread]:
         """Return the tasks that are here now. Any thread."""

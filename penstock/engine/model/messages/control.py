@@ -56,8 +56,8 @@ class PutBlob:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """(wire) `progress` rises whenever a mailbox of the TaskManager turns. `ios`: counters of its tasks, a message of its own: the
-    encoded `tuple[tuple[AttemptId, TaskIo], ...]`, which the JobManager passes on without a look. Empty: it has no tasks.
+    """(wire) `progress` rises whenever a mailbox of the TaskManager turns. `ios`: counters of its tasks (see
+    `network/wire/counters.py`), which the JobManager passes on without a look. Empty: it has no tasks.
     """
 
     resource_id: ids.ResourceId

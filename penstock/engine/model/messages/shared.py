@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.engine.model.ids import AllocationId, DataSetId, PartitionId, ResourceId
 from penstock.engine.model.slot_size import UNSIZED, SlotSize
@@ -108,8 +108,7 @@ class FrequentKey:
     records: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecentFigures:
+class RecentFigures(NamedTuple):
     """(wire) How an attempt has spent its time, and what it has processed: per second over the last 5 s, or since its start. The
     three `*_ms_per_s` sum to 1,000.
     """
@@ -126,8 +125,7 @@ class RecentFigures:
 NOTHING_RECENT: Final = RecentFigures()
 
 
-@dataclass(frozen=True, slots=True)
-class TaskIo:
+class TaskIo(NamedTuple):
     """(wire) Counters of one attempt. Bytes count encoded frames, and an estimate of what is never encoded; `remote_*` only those
     that crossed a socket.
 
@@ -148,7 +146,6 @@ class TaskIo:
     busy_ms: int = 0
     idle_ms: int = 0
     backpressured_ms: int = 0
-    recent: RecentFigures = NOTHING_RECENT
     frequent_keys: tuple[FrequentKey, ...] = ()
     watermark_ms: int = -(2**63)
     late_records_dropped: int = 0
@@ -160,3 +157,4 @@ class TaskIo:
     latencies: tuple[LatencySummary, ...] = ()
     user_metrics: tuple[UserMetric, ...] = ()
     user_metrics_left_out: int = 0
+    recent: RecentFigures = NOTHING_RECENT

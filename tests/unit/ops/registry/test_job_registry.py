@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.engine.hosting.network.wire.messages import encode
+from penstock.engine.hosting.network.wire.counters import encode_counters
 from penstock.engine.hosting.observer import JobEnded, JobTick
 from penstock.engine.machines.job.exception_history import ExceptionHistory
 from penstock.engine.model.ids import AllocationId, TaskManagerLocation
@@ -72,7 +72,7 @@ def test_what_is_recorded_is_known_when_somebody_asks(jobs, recorder):
     recorder.observe(moved)
     place = TaskManagerLocation(PLACE.resource_id, "host-b", 7)
     recorder.observe(TaskDeployed(attempt(), place, AllocationId("s")))
-    ios = encode(((attempt(), TaskIo(records_in=3)),))
+    ios = encode_counters([(attempt(), TaskIo(records_in=3))])
     recorder.observe(Heartbeat(PLACE.resource_id, 1, ios))
     job = jobs.job(JOB)
     assert job.status is JobStatus.RUNNING
