@@ -114,7 +114,9 @@ def wishes_of(draw: Random, graph: JobGraph, end_ms: int) -> list[Wish]:
 
 
 def _bounds(draw: Random, graph: JobGraph) -> list[tuple[VertexId, int, int]]:
-    """Often only a part of the job is to change, as far as nothing joins it with the rest."""
+    """Often only a part of the job is to change, as far as nothing joins it with the rest. Vertices that share their places can always have
+    the same parallelism: whoever asks for anything else is refused before the machine hears of it.
+    """
     found = []
     whole = tuple(graph.vertices)
     changed = draw.choice((whole, (draw.choice(whole),)))
@@ -124,7 +126,8 @@ def _bounds(draw: Random, graph: JobGraph) -> list[tuple[VertexId, int, int]]:
             found.append((vertex.vertex_id, 1, vertex.parallelism))
             continue
         upper = draw.randint(1, _MOST_SUBTASKS)
-        found.append((vertex.vertex_id, draw.choice((1, 1, draw.randint(1, upper))), upper))
+        lower = draw.choice((1, 1, draw.randint(1, upper)))
+        found.append((vertex.vertex_id, 1 if vertex.co_location_group else lower, upper))
     return found
 
 

@@ -46,23 +46,23 @@ class Closed:
     cause: str
 
 
-def _key_of(message: object) -> object:
+def _keys_of(message: object) -> tuple[object, ...]:
     """Return who wrote a message. Messages of one key never overtake each other, like those of one thread."""
     if isinstance(message, DeployTask):
-        return message.deployment.attempt_id
-    return message.attempt_id if isinstance(message, _OF_ONE_TASK) else None
+        return (message.deployment.attempt_id,)
+    if isinstance(message, _OF_TASKS):
+        return message.attempt_ids
+    return (message.attempt_id if isinstance(message, _OF_ONE_TASK) else None,)
 
 
 _OF_ONE_TASK: Final = (
     TaskStateChanged,
     CancelTask,
-    TriggerCheckpoint,
-    NotifyCheckpointComplete,
-    NotifyCheckpointAborted,
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
     WaitsForFinalCheckpoint,
 )
+_OF_TASKS: Final = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
 Receiver = Callable[[object], None]
 
 
@@ -105,14 +105,15 @@ class Pipe:
         if now_ms < noise.delayed_until:
             arrives_ms = now_ms + draw.choice(_SLOW_MS)
             self.note("delay")
-        key = _key_of(message)
-        arrives_ms = max(arrives_ms, self._blocked_until, self._last_of.get(key, 0))
+        keys = _keys_of(message)
+        former_ms = max(self._last_of.get(key, 0) for key in keys)
+        arrives_ms = max(arrives_ms, self._blocked_until, former_ms)
         if now_ms < noise.reordered_until and not is_plain and self.clock.chance(REORDERED_SHARE):
             self.note("reordering")  # Messages that are sent later need not wait for it.
             arrives_ms += draw.choice(_OVERTAKEN_MS)
         else:
             arrives_ms = self._last_ms = max(arrives_ms, self._last_ms)
-        self._last_of[key] = arrives_ms
+        self._last_of.update(dict.fromkeys(keys, arrives_ms))
         self._deliver_at(arrives_ms, message)
         if now_ms < noise.doubled_until and not is_plain and self.clock.chance(DUPLICATED_SHARE):
             self.note("duplication")

@@ -252,14 +252,15 @@ class SimTaskManager:
     # ------------------------------------------------------------------ checkpoints
 
     def _do_trigger(self, effect: TriggerCheckpoint) -> None:
-        task = self.tasks[effect.attempt_id]
-        if task.state is not ExecutionState.RUNNING:
-            reason = CheckpointFailureReason.TASK_NOT_READY
-            self.send(DeclineCheckpoint(effect.attempt_id, effect.checkpoint_id, reason))
-        else:
-            if effect.options.is_held:
-                task.holds.add(effect.checkpoint_id)
-            self._around.data.barriers.snapshot(task, effect.checkpoint_id)
+        for attempt_id in effect.attempt_ids:
+            task = self.tasks[attempt_id]
+            if task.state is not ExecutionState.RUNNING:
+                reason = CheckpointFailureReason.TASK_NOT_READY
+                self.send(DeclineCheckpoint(attempt_id, effect.checkpoint_id, reason))
+            else:
+                if effect.options.is_held:
+                    task.holds.add(effect.checkpoint_id)
+                self._around.data.barriers.snapshot(task, effect.checkpoint_id)
 
     def snapshot_taken(self, task: SimTask, message: AcknowledgeCheckpoint) -> None:
         """The snapshot was written, or writing failed."""
@@ -277,12 +278,12 @@ class SimTaskManager:
         self._around.on_moment(Moment.END_TO_FINAL, self.resource_id)
 
     def _do_complete(self, effect: NotifyCheckpointComplete) -> None:
-        task = self.tasks[effect.attempt_id]
-        self._around.data.checkpoint_completed(task, effect.checkpoint_id)
+        for attempt_id in effect.attempt_ids:
+            self._around.data.checkpoint_completed(self.tasks[attempt_id], effect.checkpoint_id)
 
     def _do_aborted(self, effect: NotifyCheckpointAborted) -> None:
-        task = self.tasks[effect.attempt_id]
-        self._around.data.checkpoint_aborted(task, effect.checkpoint_id)
+        for attempt_id in effect.attempt_ids:
+            self._around.data.checkpoint_aborted(self.tasks[attempt_id], effect.checkpoint_id)
 
 
 def _is_finished(state: ExecutionState) -> bool:

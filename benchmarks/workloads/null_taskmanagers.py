@@ -258,7 +258,8 @@ class NullTaskManager:
                 case messages.StopTask(attempt_id):
                     self._stop(attempt_id)
                 case messages.TriggerCheckpoint():
-                    self._acknowledge(effect.attempt_id, effect.checkpoint_id)
+                    for attempt_id in effect.attempt_ids:
+                        self._acknowledge(attempt_id, effect.checkpoint_id)
                     self._process.barrier(effect.checkpoint_id)
                 case (
                     messages.OfferSlots()

@@ -138,8 +138,10 @@ class FakeDriver:
     # ------------------------------------------------------------------ telling
 
     def tell(self, message) -> None:
-        """A message to the task that it is for."""
-        where = self.graph.current(message.attempt_id).execution.location.resource_id
+        """A message to the task that it is for, or to a TaskManager."""
+        where = getattr(message, "resource_id", None)
+        if where is None:
+            where = self.graph.current(message.attempt_id).execution.location.resource_id
         self.managers[where].handle(replace(message, fencing_token=TOKEN))
 
     def attempt(self, job_vertex, subtask):
@@ -165,17 +167,17 @@ class FakeDriver:
         for attempt_id in self.source_attempts if attempts is None else attempts:
             where = self.graph.current(attempt_id).execution.location.resource_id
             options = options or CheckpointOptions()
-            self.tell(TriggerCheckpoint(where, attempt_id, checkpoint_id, timestamp_ms, options))
+            self.tell(TriggerCheckpoint(where, (attempt_id,), checkpoint_id, timestamp_ms, options))
 
     def notify(self, checkpoint_id, attempts=None) -> None:
         for attempt_id in self.attempts if attempts is None else attempts:
             where = self.graph.current(attempt_id).execution.location.resource_id
-            self.tell(NotifyCheckpointComplete(where, attempt_id, checkpoint_id, 0))
+            self.tell(NotifyCheckpointComplete(where, (attempt_id,), checkpoint_id, 0))
 
     def abort(self, checkpoint_id, latest_id=-1) -> None:
         for attempt_id in self.attempts:
             where = self.graph.current(attempt_id).execution.location.resource_id
-            self.tell(NotifyCheckpointAborted(where, attempt_id, checkpoint_id, latest_id, 0))
+            self.tell(NotifyCheckpointAborted(where, (attempt_id,), checkpoint_id, latest_id, 0))
 
     def grant_what_came(self) -> None:
         """From here on rows make room for others, those that came before too."""

@@ -131,7 +131,8 @@ def ids_of(effects: list[JobEffect], kind: type) -> set[int]:
 
 def told(effects: list[JobEffect], kind: type) -> list[str]:
     """Names of the vertices that are told so."""
-    return sorted(str(e.attempt_id.execution_vertex_id) for e in effects if isinstance(e, kind))
+    found = [e for e in effects if isinstance(e, kind)]
+    return sorted(str(one.execution_vertex_id) for e in found for one in e.attempt_ids)
 
 
 def only(effects: list[JobEffect], kind: type):

@@ -102,7 +102,7 @@ class ToldJob:
 
     def triggers(self, checkpoint_id, kind="CHECKPOINT", after_ms=0):
         options = CheckpointOptions(CheckpointType(kind))
-        first = TriggerCheckpoint(PLACE.resource_id, attempt(), checkpoint_id, 0, options)
+        first = TriggerCheckpoint(PLACE.resource_id, (attempt(),), checkpoint_id, 0, options)
         return self.tell(first, after_ms)
 
     def acknowledges(self, checkpoint_id, attempt_id, after_ms=0, **metrics):

@@ -440,6 +440,18 @@ def _to_task(action: Callable[[TaskThread, Any], None]) -> Callable[[TaskManager
     return handle
 
 
+def _to_tasks(action: Callable[[TaskThread, Any], None]) -> Callable[[TaskManager, Any], None]:
+    """As `_to_task`, of a message that goes to several."""
+
+    def handle(manager: TaskManager, message: Any) -> None:
+        for attempt_id in message.attempt_ids:
+            task = manager._tasks.get(attempt_id)
+            if task is not None:
+                action(task, message)
+
+    return handle
+
+
 def _to_built(action: Callable[[Built, Any], None]) -> Callable[[TaskManager, Any], None]:
     """As `_to_task`, on the task's own thread."""
     return _to_task(lambda task, message: task.mail_to_built(lambda built: action(built, message)))
@@ -467,11 +479,11 @@ _EFFECTS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     messages.DriverCredit: _to_task(
         lambda task, message: task.driver_credit(message.stream, message.frames)
     ),
-    messages.TriggerCheckpoint: _to_task(lambda task, message: task.checkpoints.trigger(message)),
-    messages.NotifyCheckpointComplete: _to_task(
+    messages.TriggerCheckpoint: _to_tasks(lambda task, message: task.checkpoints.trigger(message)),
+    messages.NotifyCheckpointComplete: _to_tasks(
         lambda task, message: task.checkpoints.completed(message)
     ),
-    messages.NotifyCheckpointAborted: _to_task(
+    messages.NotifyCheckpointAborted: _to_tasks(
         lambda task, message: task.checkpoints.aborted(message)
     ),
     messages.EndTaskManager: TaskManager._do_end,

@@ -6,6 +6,7 @@ Decides nothing. Source: Flink CheckpointCoordinator.sendAcknowledgeMessages, se
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
@@ -40,16 +41,20 @@ class CheckpointGateway:
         request = pending.request
         options = self._options(request, is_held=False)
         held = self._options(request, is_held=True)
+        found: defaultdict[tuple[ResourceId, bool], list[AttemptId]] = defaultdict(list)
         for vertex in pending.plan.triggered:
             is_kept = vertex.vertex_id.vertex_id in request.kept
             location = vertex.execution.location
             assert location is not None
+            is_held = request.is_handover and not is_kept
+            found[location.resource_id, is_held].append(vertex.execution.attempt_id)
+        for (resource_id, is_held), attempt_ids in found.items():
             message = messages.TriggerCheckpoint(
-                location.resource_id,
-                vertex.execution.attempt_id,
+                resource_id,
+                tuple(attempt_ids),
                 pending.checkpoint_id,
                 pending.timestamp_ms,
-                held if request.is_handover and not is_kept else options,
+                held if is_held else options,
             )
             self._emit(message)
 
@@ -67,9 +72,9 @@ class CheckpointGateway:
 
     def notify_complete(self, pending: PendingCheckpoint) -> None:
         checkpoint_id = pending.checkpoint_id
-        for resource_id, attempt_id in self._reachable(pending):
+        for resource_id, attempt_ids in self._reachable(pending):
             message = messages.NotifyCheckpointComplete(
-                resource_id, attempt_id, checkpoint_id, pending.timestamp_ms
+                resource_id, attempt_ids, checkpoint_id, pending.timestamp_ms
             )
             self._emit(message)
         self._emit(messages.CoordinatorsCheckpointEnded(checkpoint_id, is_completed=True))
@@ -77,9 +82,9 @@ class CheckpointGateway:
     def notify_aborted(self, pending: PendingCheckpoint, latest_completed_id: int) -> None:
         """Notify tasks and coordinators of the abort, and discard the checkpoint's snapshots."""
         checkpoint_id = pending.checkpoint_id
-        for resource_id, attempt_id in self._reachable(pending):
+        for resource_id, attempt_ids in self._reachable(pending):
             message = messages.NotifyCheckpointAborted(
-                resource_id, attempt_id, checkpoint_id, latest_completed_id, pending.timestamp_ms
+                resource_id, attempt_ids, checkpoint_id, latest_completed_id, pending.timestamp_ms
             )
             self._emit(message)
         self._emit(messages.CoordinatorsCheckpointEnded(checkpoint_id, is_completed=False))
@@ -132,12 +137,17 @@ class CheckpointGateway:
             failure = messages.FailureInfo("CheckpointFailed", f"{reason}: {text}")
             self._emit(messages.SavepointAnswered(request.request_id, None, failure))
 
-    def _reachable(self, pending: PendingCheckpoint) -> Iterator[tuple[ResourceId, AttemptId]]:
-        """Return the checkpoint's tasks that still exist to hear of its end."""
+    def _reachable(
+        self, pending: PendingCheckpoint
+    ) -> Iterator[tuple[ResourceId, tuple[AttemptId, ...]]]:
+        """Yield the checkpoint's tasks that still exist to hear of its end, by TaskManager."""
+        found: defaultdict[ResourceId, list[AttemptId]] = defaultdict(list)
         for attempt_id in pending.plan.running:
             vertex = self._graph.current(attempt_id)
             if vertex is None or vertex.state is not ExecutionState.RUNNING:
                 continue
             location = vertex.execution.location
             if location is not None:
-                yield location.resource_id, attempt_id
+                found[location.resource_id].append(attempt_id)
+        for resource_id, attempt_ids in found.items():
+            yield resource_id, tuple(attempt_ids)

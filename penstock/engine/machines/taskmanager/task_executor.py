@@ -14,7 +14,7 @@ none. The loss of the JobManager ends the TaskManager.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import count
 from typing import Final, TypeAlias
@@ -105,8 +105,14 @@ class TaskExecutor:
                 self._effects.append(message)
             case messages.Shutdown():
                 self._end(message.reason)
-            case _:
-                self._pass_on(message)
+            case (
+                messages.TriggerCheckpoint()
+                | messages.NotifyCheckpointComplete()
+                | messages.NotifyCheckpointAborted()
+            ):
+                self._pass_on_to_many(message)
+            case _ if message.attempt_id in self._slot_of:
+                self._effects.append(message)
 
     # ------------------------------------------------------------------ the JobManager
 
@@ -221,16 +227,19 @@ class TaskExecutor:
         if slot.leave(attempt_id):
             self._move(slot, SlotEvent.EMPTY)
 
-    def _pass_on(self, message: messages.ToTask) -> None:
-        """Pass a message on to its task. If the task has ended, only a checkpoint's trigger is
+    def _pass_on_to_many(self, message: messages.ToTasks) -> None:
+        """Pass a message on to its tasks. For those that have ended, only a checkpoint's trigger is
         answered, by declining.
         """
-        if message.attempt_id in self._slot_of:
-            self._effects.append(message)
-        elif isinstance(message, messages.TriggerCheckpoint):
+        here = tuple(one for one in message.attempt_ids if one in self._slot_of)
+        if here:
+            self._effects.append(replace(message, attempt_ids=here))
+        if isinstance(message, messages.TriggerCheckpoint):
             reason = messages.CheckpointFailureReason.TASK_CLOSING
-            declined = messages.DeclineCheckpoint(message.attempt_id, message.checkpoint_id, reason)
-            self._effects.append(declined)
+            for one in message.attempt_ids:
+                if one not in self._slot_of:
+                    declined = messages.DeclineCheckpoint(one, message.checkpoint_id, reason)
+                    self._effects.append(declined)
 
 
 class SlotEvent(StrEnum):

@@ -62,10 +62,10 @@ _POINTLESS: Final = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class TriggerCheckpoint:
-    """(wire) To a task without running producers: emit the barrier and take the snapshot."""
+    """(wire) To a TaskManager's tasks without running producers: emit the barrier and take the snapshot."""
 
     resource_id: ResourceId
-    attempt_id: AttemptId
+    attempt_ids: tuple[AttemptId, ...]
     checkpoint_id: int
     timestamp_ms: int
     options: CheckpointOptions
@@ -74,10 +74,10 @@ class TriggerCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class NotifyCheckpointComplete:
-    """(wire)"""
+    """(wire) To tasks of a TaskManager."""
 
     resource_id: ResourceId
-    attempt_id: AttemptId
+    attempt_ids: tuple[AttemptId, ...]
     checkpoint_id: int
     timestamp_ms: int
     fencing_token: FencingToken = NO_TOKEN
@@ -85,10 +85,12 @@ class NotifyCheckpointComplete:
 
 @dataclass(frozen=True, slots=True)
 class NotifyCheckpointAborted:
-    """(wire) `latest_completed_id`: -1 if there is none. The task first completes that one, if it does not know it yet."""
+    """(wire) To tasks of a TaskManager. `latest_completed_id`: -1 if there is none. A task first completes that one, if it does not know
+    it yet.
+    """
 
     resource_id: ResourceId
-    attempt_id: AttemptId
+    attempt_ids: tuple[AttemptId, ...]
     checkpoint_id: int
     latest_completed_id: int
     timestamp_ms: int

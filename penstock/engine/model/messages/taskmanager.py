@@ -139,17 +139,10 @@ class ResourcesMissing:
 ResourceEffect: TypeAlias = StartTaskManager | StopTaskManager | RequestSlot | ResourcesMissing
 
 
-ToTask: TypeAlias = (
-    UpdatePartitions
-    | TriggerCheckpoint
-    | NotifyCheckpointComplete
-    | NotifyCheckpointAborted
-    | AddSplits
-    | NoMoreSplits
-    | MaxAllowedWatermark
-    | DriverCredit
-)
+ToTask: TypeAlias = UpdatePartitions | AddSplits | NoMoreSplits | MaxAllowedWatermark | DriverCredit
 """Messages for one attempt, which has to exist."""
+ToTasks: TypeAlias = TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted
+"""Messages for several attempts of a TaskManager, which have to exist."""
 Fenced: TypeAlias = (
     RequestSlot
     | AnswerOffers
@@ -161,6 +154,7 @@ Fenced: TypeAlias = (
     | AskTaskManager
     | Shutdown
     | ToTask
+    | ToTasks
 )
 FENCED: Final[frozenset[type]] = frozenset(get_args(Fenced))
 
@@ -240,5 +234,6 @@ TaskManagerEffect: TypeAlias = (
     | PartitionStateAnswer
     | AskTaskManager
     | ToTask
+    | ToTasks
     | EndTaskManager
 )

@@ -61,7 +61,7 @@ def clocks(monkeypatch) -> None:
 
 @pytest.mark.usefixtures("clocks")
 def test_tasks_are_told_the_time_on_the_wall() -> None:
-    trigger = TriggerCheckpoint(ResourceId("tm"), ATTEMPT, 1, 700, CheckpointOptions())
+    trigger = TriggerCheckpoint(ResourceId("tm"), (ATTEMPT,), 1, 700, CheckpointOptions())
     assert Recorder().carry_out(trigger).timestamp_ms == 4700
 
 

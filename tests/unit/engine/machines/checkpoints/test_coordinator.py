@@ -67,6 +67,13 @@ def test_sources_are_triggered_and_all_are_told_when_all_have_acknowledged() -> 
     assert only(effects, CoordinatorsCheckpointEnded).is_completed
 
 
+def test_a_taskmanager_is_told_once_of_all_its_tasks() -> None:
+    bench = CheckpointBench()
+    bench.ack(bench.trigger(), *ALL)
+    notices = [one for one in bench.stored(1) if isinstance(one, NotifyCheckpointComplete)]
+    assert sorted(one.resource_id for one in notices) == ["tm1", "tm2"]
+
+
 def test_the_first_one_comes_between_the_least_pause_and_the_interval() -> None:
     for draw, delay_ms in ((-1.0, 200), (0.0, 600), (1.0, 1000)):
         settings = replace(EVERY_SECOND, min_pause_ms=200, draw=lambda draw=draw: draw)

@@ -166,8 +166,9 @@ def triggered(effects):
     """Task -> whether it stops behind the checkpoint."""
     found = [one for one in effects if isinstance(one, TriggerCheckpoint)]
     return {
-        f"{one.attempt_id.vertex_id}[{one.attempt_id.subtask}]": one.options.is_held
+        f"{attempt_id.vertex_id}[{attempt_id.subtask}]": one.options.is_held
         for one in found
+        for attempt_id in one.attempt_ids
     }
 
 

@@ -2,6 +2,7 @@
 docs/spec/slots.md#taskmanager-and-its-jobs.
 """
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -223,7 +224,7 @@ def test_a_cancel_reaches_the_task_and_an_unknown_attempt_is_nobody(running):
 
 
 def test_messages_for_a_task_are_handed_on_while_it_is_there(running):
-    message = NotifyCheckpointComplete(ME, T, 7, 0, LEADER)
+    message = NotifyCheckpointComplete(ME, (T,), 7, 0, LEADER)
     credit = DriverCredit("out", T, 2, LEADER)
     assert running.step(message) == [message]
     assert running.step(credit) == [credit]
@@ -233,9 +234,15 @@ def test_messages_for_a_task_are_handed_on_while_it_is_there(running):
 
 
 def test_whoever_triggers_a_checkpoint_of_an_ended_task_is_told(running):
-    trigger = TriggerCheckpoint(ME, U, 7, 0, CheckpointOptions(), LEADER)
+    trigger = TriggerCheckpoint(ME, (U,), 7, 0, CheckpointOptions(), LEADER)
     reason = CheckpointFailureReason.TASK_CLOSING
     assert running.step(trigger) == [DeclineCheckpoint(U, 7, reason)]
+
+
+def test_of_tasks_that_are_told_together_those_that_are_there_hear_it(running):
+    trigger = TriggerCheckpoint(ME, (U, T), 7, 0, CheckpointOptions(), LEADER)
+    declined = DeclineCheckpoint(U, 7, CheckpointFailureReason.TASK_CLOSING)
+    assert running.step(trigger) == [replace(trigger, attempt_ids=(T,)), declined]
 
 
 def test_partitions_are_released_whatever_became_of_their_task(bench):
@@ -256,12 +263,12 @@ def late_words(token):
         "deploy": lambda bench: bench.deploy(U, token=token),
         "cancel": lambda bench: bench.cancel(T, token=token),
         "trigger": lambda bench: bench.step(
-            TriggerCheckpoint(ME, T, 7, 0, CheckpointOptions(), token)
+            TriggerCheckpoint(ME, (T,), 7, 0, CheckpointOptions(), token)
         ),
         "trigger of an ended task": lambda bench: bench.step(
-            TriggerCheckpoint(ME, U, 7, 0, CheckpointOptions(), token)
+            TriggerCheckpoint(ME, (U,), 7, 0, CheckpointOptions(), token)
         ),
-        "complete": lambda bench: bench.step(NotifyCheckpointComplete(ME, T, 7, 0, token)),
+        "complete": lambda bench: bench.step(NotifyCheckpointComplete(ME, (T,), 7, 0, token)),
         "release": lambda bench: bench.step(ReleasePartitions(ME, (), token)),
         "credit": lambda bench: bench.step(DriverCredit("out", T, 1, token)),
         "shutdown": lambda bench: bench.step(Shutdown("late", token)),
