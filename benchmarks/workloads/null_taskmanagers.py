@@ -260,7 +260,7 @@ class NullTaskManager:
                 case messages.TriggerCheckpoint():
                     for attempt_id in effect.attempt_ids:
                         self._acknowledge(attempt_id, effect.checkpoint_id)
-                    self._process.barrier(effect.checkpoint_id)
+                        self._process.barrier(effect.checkpoint_id)
                 case (
                     messages.OfferSlots()
                     | messages.SlotFreed()

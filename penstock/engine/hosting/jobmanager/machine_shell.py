@@ -276,7 +276,7 @@ class MachineShell:
         self._do_send(replace(effect, timestamp_ms=_wall_clock_ms(effect.timestamp_ms)))
 
     def _do_trigger(self, effect: messages.TriggerCheckpoint) -> None:
-        # Log once, for the first TaskManager that is told.
+        # Log once, for the first TaskManager that hears of it.
         if effect.checkpoint_id > self._triggered_id:
             self._triggered_id = effect.checkpoint_id
             kind = effect.options.type

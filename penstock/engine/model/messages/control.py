@@ -57,7 +57,7 @@ class PutBlob:
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """(wire) `progress` rises whenever a mailbox of the TaskManager turns. `ios`: counters of its tasks (see
-    `network/wire/counters.py`), which the JobManager passes on without a look. Empty: it has no tasks.
+    `engine/hosting/network/wire/counters.py`), which the JobManager passes on without a look. Empty: it has no tasks.
     """
 
     resource_id: ids.ResourceId

@@ -1,6 +1,7 @@
 """The JobManager's shell on a MiniCluster: committables, observers, collect streams, frozen TaskManagers."""
 
 import asyncio
+import gc
 import pickle
 import threading
 from types import SimpleNamespace
@@ -49,6 +50,33 @@ def test_a_committable_that_cannot_be_pickled_names_its_sink():
     env.from_collection([1]).sink_to(CountingSink(lambda _: threading.Lock())).name("Locks")
     with pytest.raises(JobExecutionError, match=r"(?s)pickle.*Locks"):
         env.execute("locks")
+
+
+@pytest.fixture
+def thresholds():
+    """Those of Python's collector, which are put back."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("thresholds")
+@pytest.mark.parametrize(
+    ("of_the_program", "in_the_job"),
+    [
+        ((700, 10, 10), (20_000, 10, 10)),
+        ((0, 10, 10), (0, 10, 10)),
+        ((90_000, 5, 5), (90_000, 5, 5)),
+    ],
+)
+def test_a_driver_looks_for_cycles_less_often_unless_its_program_has_decided(
+    of_the_program, in_the_job
+):
+    gc.set_threshold(*of_the_program)
+    env = environment()
+    env.from_collection([1]).print()
+    env.execute("one")
+    assert gc.get_threshold() == in_the_job
 
 
 class Faulty(JobObserver):
