@@ -93,3 +93,16 @@ def test_identity_keeps_values_and_void_none():
     values = pa.array([1, None], pa.int32())
     assert transformed(parse_transform("identity"), IntegerType(), values) is values
     assert transformed(parse_transform("void"), IntegerType(), values).to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "values", "cut"),
+    [
+        (IntegerType(), pa.int32(), [-(2**31), -(2**31) + 8], [2**31 - 2, -(2**31) + 8]),
+        (LongType(), pa.int64(), [-(2**63), -(2**63) + 8], [2**63 - 2, -(2**63) + 8]),
+    ],
+)
+def test_what_would_be_cut_below_the_least_number_is_as_iceberg_has_it(source, kind, values, cut):
+    """As `Transforms.truncate(10)` of Iceberg 1.10.0 in Java; pyiceberg leaves the type's range."""
+    found = transformed(parse_transform("truncate[10]"), source, pa.array(values, kind))
+    assert found.to_pylist() == cut
