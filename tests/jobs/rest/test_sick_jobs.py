@@ -164,7 +164,8 @@ def test_a_healthy_job(client):
 
 def test_a_skewed_key_for_which_nobody_waits(client):
     with running(skewed_key(), client) as until:
-        told = until(lambda told: told["skewed"])
+        # A machine that is busy with other things may make the job wait for a while.
+        told = until(lambda told: told["skewed"] and not told["limit"])
     (skew,) = told["skewed"]
     assert skew["vertex-name"].startswith("sum")
     assert skew["factor"] > 2
