@@ -59,7 +59,7 @@ def transformed(transform: Any, source: Any, values: pa.Array) -> pa.Array:
 def _truncated(values: pa.Array, width: int) -> pa.Array:
     if kinds.is_integer(values.type):
         numbers, mask = _numbers(values)
-        # Below the least number of the type it goes on at the largest, as in Iceberg's Java library.
+        # Below the least number of its type comes the largest, as in Iceberg's Java library.
         cut = (numbers - np.mod(numbers, width)).astype(values.type.to_pandas_dtype())
         return pa.array(cut, values.type, mask)
     if kinds.is_binary(values.type) or kinds.is_large_binary(values.type):
