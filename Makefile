@@ -40,9 +40,9 @@ test: $(STAMP) java $(JVM_CLASSES) chromium
 	$(IN_MEMORY) $(PY) -m pytest $(CHECKED) -m "not spark and not browser and not long and not foreign and not server" -n 5 --dist worksteal --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(WITH_SPARK) -m "(spark or browser) and not long and not foreign and not server" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 
-# With real brokers or databases: a file's tests share one.
+# With real brokers, databases and clusters: a file's tests share one. Three files at once, each with a cluster of its own, starve two cores.
 test-servers: $(STAMP) java $(JVM_CLASSES) $(SERVERS)
-	$(IN_MEMORY) $(PY) -m pytest -m "server and not long and not kubernetes" -n 3 --dist loadfile --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
+	$(IN_MEMORY) $(PY) -m pytest -m "server and not long and not kubernetes" -n 2 --dist loadfile --max-worker-restart 2 $(ARGS) || [ $$? = 5 ]
 
 # On nodes of Kubernetes itself, which are built on first use and kept in the virtual environment.
 test-kubernetes: $(STAMP) kubernetes

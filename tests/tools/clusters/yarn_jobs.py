@@ -128,5 +128,5 @@ def lines_of(folder):
 def counted(yarn, folder, *more, **settings):
     """Returns: `lines_of`, and what the driver said."""
     done = run(yarn, folder, *more, **settings)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
     return lines_of(folder), done.stderr
