@@ -1,6 +1,6 @@
 """Control messages as bytes.
 
-Messages are the dataclasses of `engine.model.messages`, pickled as class and field values. The decoder
+Messages are the dataclasses and named tuples of `engine.model.messages`, pickled as class and field values. The decoder
 builds only those, ids, states and plain containers, so that a message cannot run code.
 
 ControlWire: control messages as frames on an authenticated connection.
