@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias
 from penstock.engine.hosting.jobmanager.handle import JobHandle
 from penstock.engine.hosting.observer import JobEnded, JobObserver, JobTick
 from penstock.engine.hosting.os.clock import give_way, monotonic_ms, wall_ms
+from penstock.engine.hosting.os.heap import HeapTrims
 from penstock.engine.hosting.reporting.metrics.process import driver_place
 from penstock.engine.machines.job.exception_history import (
     ExceptionHistory,
@@ -463,10 +464,12 @@ class JobRegistry:
             self._look()
 
     def _run(self) -> None:
+        heap = HeapTrims()
         while True:
             time.sleep(_FOLD_S)
             try:
                 self.turn()
+                heap.tick()
             except Exception:
                 # A fault here must not end the thread: what is recorded would pile up.
                 _LOG.exception("observation FAILED")

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG: Final = 1
 _EXIT_GRACE_S: Final = 3.0
 _GC_THRESHOLD: Final = 50_000
-_TRIM_S: Final = 600.0
 _SOUGHT_BY_PYARROW: Final = ("pandas", "dateutil", "pytz")
 
 
@@ -149,17 +148,13 @@ def _take_output(outputs: Outputs, worker: WorkerOrder) -> None:
 
 def _report(residents: Residents, interval_s: float) -> None:
     """Until the supervisor is gone."""
-    from penstock.engine.hosting.taskmanager.process_state import trim_heap
+    from penstock.engine.hosting.os.heap import HeapTrims
 
-    trims_at = time.monotonic() + _TRIM_S
+    heap = HeapTrims()
     with contextlib.suppress(OSError):
         while True:
             residents.tick()
-            # By the settings of `child.py` glibc keeps what is freed, and its arenas creep towards their largest use:
-            # 1.3 MiB an hour under full load. A trim and its page faults take 25 ms with 40 MB.
-            if time.monotonic() >= trims_at:
-                trims_at += _TRIM_S
-                trim_heap()
+            heap.tick()
             time.sleep(interval_s)
 
 

@@ -6,8 +6,6 @@ Does not undo everything: globals of libraries stay, as in each process that Fli
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import gc
 import logging
 import os
@@ -20,6 +18,7 @@ from importlib.machinery import FileFinder
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.engine.hosting.os.heap import trim_heap
 from penstock.engine.hosting.taskmanager.user_modules import PREFIX, forget_user_modules
 
 _LEAVES_WITHIN_S: Final = 1.0
@@ -137,12 +136,6 @@ class SpareMemory:
         gc.collect()
         trim_heap()
         self._least_bytes = _own_bytes()
-
-
-def trim_heap() -> None:
-    """Return to the system what malloc keeps and nobody uses. Threads that allocate wait meanwhile."""
-    with contextlib.suppress(OSError, AttributeError):  # Another C library than glibc.
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _own_bytes() -> int:
