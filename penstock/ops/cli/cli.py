@@ -50,6 +50,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not was_interrupted():  # A job that was waited for has said so.
             complain("interrupted")
         return INTERRUPTED
+    except Exception as error:
+        if not _begin_in_program(error):
+            raise
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+
+
+def _begin_in_program(error: Exception) -> bool:
+    """Cut from the error's traceback what is above the program, as if Python itself had run it. Returns: whether it comes from the program."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__") != "runpy":
+        trace = trace.tb_next
+    has_run = trace is not None
+    while trace is not None and trace.tb_frame.f_globals.get("__name__") == "runpy":
+        trace = trace.tb_next
+    if has_run:
+        error.__traceback__ = trace
+    return has_run
 
 
 def _run(options: argparse.Namespace) -> int:

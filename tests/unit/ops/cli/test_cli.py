@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +89,20 @@ def test_a_command_that_only_asks_drivers_imports_no_engine(arguments, tmp_path)
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["def broken():\n    return {}['a']\n\nbroken()\n", "import no_such_module\n", "x = (\n"],
+    ids=["raises", "imports", "syntax"],
+)
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_an_error_of_the_program_is_shown_as_by_python_itself(program, command, tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(program)
+    python, penstock = [sys.executable], [str(Path(sys.executable).with_name("penstock")), command]
+    expected, found = (
+        subprocess.run([*start, str(script)], capture_output=True, text=True, check=False)
+        for start in (python, penstock)
+    )
+    assert (found.returncode, found.stderr) == (1, expected.stderr)
