@@ -270,7 +270,8 @@ class NetworkMemory:
 class LocalBufferPool:
     """The buffers of one result partition, or the floating ones of one gate. Made by `NetworkMemory.create_pool`.
 
-    `size`: how many it may hold. `in_use`: how many it holds. `buffer_bytes`: the largest size of a buffer.
+    `size`: how many it may hold. `in_use`: how many it holds. `buffer_bytes`: the largest size of a buffer. `is_available`: whether
+    a buffer is free, and no subpartition holds too many.
     """
 
     def __init__(
@@ -293,11 +294,12 @@ class LocalBufferPool:
         self._held = [0] * limits.subpartitions
         self._full_subpartitions = 0
         self._is_destroyed = False
+        self._note_room()
 
-    @property
-    def is_available(self) -> bool:
-        """Whether a buffer is free, and no subpartition holds too many."""
-        return (self.in_use < self.size and not self._full_subpartitions) or self._is_destroyed
+    def _note_room(self) -> None:
+        """With the lock, after each change."""
+        has_room = self.in_use < self.size and not self._full_subpartitions
+        self.is_available = has_room or self._is_destroyed
 
     @property
     def is_destroyed(self) -> bool:
@@ -352,6 +354,7 @@ class LocalBufferPool:
                 return
             self._is_destroyed = True
             self._listeners.clear()
+            self._note_room()
         self._memory.forget(self)
         if self._on_available is not None:
             self._on_available()
@@ -363,6 +366,7 @@ class LocalBufferPool:
             was_available = self.is_available
             is_resized = buffer_bytes != self.buffer_bytes
             self.size, self.buffer_bytes = size, buffer_bytes
+            self._note_room()
             if self._listeners and self.in_use < size:
                 news.append(self._serve_listeners)
             if not was_available and self.is_available and self._on_available is not None:
@@ -385,6 +389,7 @@ class LocalBufferPool:
         if not self._listeners or self.in_use >= self.size:
             return None
         self.in_use += 1
+        self._note_room()
         return self._listeners.popleft()
 
     def _count(self, subpartition: int | None, change: int) -> None:
@@ -392,12 +397,12 @@ class LocalBufferPool:
         if self.in_use < 0:
             self.in_use = 0
             raise EngineBug("a buffer was recycled that did not come from this pool")
-        if subpartition is None:
-            return
-        before = self._held[subpartition]
-        self._held[subpartition] = before + change
-        limit = self.limits.per_subpartition
-        self._full_subpartitions += (before + change >= limit) - (before >= limit)
+        if subpartition is not None:
+            before = self._held[subpartition]
+            self._held[subpartition] = before + change
+            limit = self.limits.per_subpartition
+            self._full_subpartitions += (before + change >= limit) - (before >= limit)
+        self._note_room()
 
 
 def _call_all(news: Sequence[Callable[[], None]]) -> None:

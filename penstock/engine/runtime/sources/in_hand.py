@@ -100,6 +100,8 @@ class InHand:
 
     def over(self) -> list[Hashable]:
         """Return the splits that were read to their end and of which nothing is in hand any more, once."""
+        if not self._finished:
+            return []
         left = {split_id for split_id, _ in self._waiting}
         over = [split_id for split_id in self._finished if split_id not in left]
         self._finished.difference_update(over)

@@ -223,7 +223,7 @@ class SourceOperator(Operator):
     @property
     def is_waiting(self) -> bool:
         """Whether it is ahead of its alignment group, so that nothing is read."""
-        return self._allowed_ms < self.watermarks.watermark_ms
+        return self._allowed_ms != MAX_WATERMARK and self._allowed_ms < self.watermarks.watermark_ms
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         """Give splits to the reader. Splits that are read side by side hold the watermark back until their first record."""
@@ -250,10 +250,10 @@ class SourceOperator(Operator):
             return ()
         if self._stop is not None:
             return self._ended(self._stop)
-        elements = self._next_portion(self._reader)
+        now_ms, elements = self._next_portion(self._reader)
         if elements and isinstance(elements[-1], EndOfData):
             return elements
-        elements.extend(self._what_is_due())
+        elements.extend(self._what_is_due(now_ms))
         elements.extend(self._dead_letters())
         return elements
 
@@ -337,13 +337,14 @@ class SourceOperator(Operator):
         """Set the splits that the reader starts with. It gets them before it registers."""
         self._in_hand.restore(snapshot.elements(SPLITS))
 
-    def _next_portion(self, reader: SourceReader) -> list[Element]:
-        """What is in hand, in portions, and then what the reader gives. It is timestamped before it is cut."""
+    def _next_portion(self, reader: SourceReader) -> tuple[int, list[Element]]:
+        """What is in hand, in portions, and then what the reader gives. It is timestamped before it is cut. Also the time after it."""
         hand = self._in_hand
         hand.asked(self._clock.monotonic_ms())
         found = None
         if not self.is_waiting:
             found = hand.next(reader.poll_next, self._stamped, self._paused_splits)
+        now_ms = self._clock.monotonic_ms()
         elements: list[Element] = []
         for element in found or ():
             if isinstance(element, Batch):
@@ -354,14 +355,14 @@ class SourceOperator(Operator):
         if found is None:
             self._figures.idle()
         else:
-            hand.handed_out(found, self._clock.monotonic_ms())
+            hand.handed_out(found, now_ms)
             self._figures.emitted(elements, getattr(reader, "fetched_at_ms", None))
         for split_id in hand.over():
             self.watermarks.unregister(split_id)
             self._paused_splits.discard(split_id)
         if found is None and hand.is_at_end:
-            return self._ended(EndOfData(drain=True))
-        return elements
+            return now_ms, self._ended(EndOfData(drain=True))
+        return now_ms, elements
 
     def _stamped(self, batch: Batch) -> Iterator[Batch]:
         """The batch with timestamps. What could not be decoded is put aside, or fails the job."""
@@ -393,10 +394,9 @@ class SourceOperator(Operator):
 
     # ------------------------------------------------------------------ periodic work
 
-    def _what_is_due(self) -> Sequence[Element]:
+    def _what_is_due(self, now_ms: int) -> Sequence[Element]:
         if not self._due_ms:
             return ()
-        now_ms = self._clock.monotonic_ms()
         elements: list[Element] = []
         if self._is_due("latency", now_ms, self._settings.latency_interval_ms):
             marked_at_ms = self._clock.now_ms()

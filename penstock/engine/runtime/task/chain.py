@@ -193,8 +193,12 @@ class OperatorChain:
         self._has_ended_data = True
 
     def next_timer_ms(self) -> int | None:
-        due = (node.timer.due_ms for node in self._timed_nodes())
-        return min((one for one in due if one is not None), default=None)
+        first: int | None = None
+        for node in self._timed_nodes():
+            due = node.timer.due_ms
+            if due is not None and (first is None or due < first):
+                first = due
+        return first
 
     def fire_timers(self, now_ms: int) -> Iterator[Routed]:
         """Fire all due processing-time timers, head first."""
@@ -402,6 +406,8 @@ def _announces(node: ChainNode, event: Element) -> bool:
 END: Final = object()
 """Stands for the end of what a call emits."""
 Emitting: TypeAlias = "Iterator[Element | Tagged | None]"
+_COMPLETE: Final[tuple[type[Any], ...]] = (type(iter(())), type(iter([])))
+"""What needs no more of the operator's code to go on."""
 
 
 def guarded(node: ChainNode, calls: OperatorCalls, call: Callable[[], None]) -> None:
@@ -426,6 +432,8 @@ def next_of(
     Args: emitting: what the former call returned first; None: the call begins.
     Raises: UserCodeError for whatever the operator raises.
     """
+    if isinstance(emitting, _COMPLETE):
+        return emitting, next(emitting, END)
     calls.entered(node.spec.name)
     try:
         if emitting is None:

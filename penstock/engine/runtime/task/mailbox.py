@@ -120,13 +120,12 @@ class TaskMailbox:
                 mail = _take_from(self._queue, priority)
         return mail
 
-    def take(self, priority: int, timeout_s: float | None = None) -> Mail | None:
-        """As `try_take`, after one wait if there is none. None: it was woken without such a mail, or the time is over."""
-        mail = self.try_take(priority)
-        if mail is None:
-            self._wait(timeout_s)
-            mail = self.try_take(priority)
-        return mail
+    def wait_and_take(self, priority: int, timeout_s: float | None = None) -> Mail | None:
+        """As `try_take`, after one wait, which ends at once if a mail has come since the last one. None: it was woken without such a
+        mail, or the time is over.
+        """
+        self._wait(timeout_s)
+        return self.try_take(priority)
 
     def drain(self) -> list[Mail]:
         """Remove and return all mails, in order."""
@@ -277,7 +276,7 @@ class MailboxProcessor:
                 return
             timeout_s = None if deadline is None else (deadline - started) / 1e9
             self.waits = started, suspension.for_output
-            mail = self.mailbox.take(MIN_PRIORITY, timeout_s)
+            mail = self.mailbox.wait_and_take(MIN_PRIORITY, timeout_s)
             self.waits = None
             self._count_wait(suspension, self._clock_ns() - started)
         if mail is not None:
@@ -411,9 +410,9 @@ class MailboxProcessor:
 
     def yield_(self, priority: int) -> None:
         """Run a mail of this priority or above, and wait for one if there is none. Control mails run as well."""
-        mail = None
+        mail = self.mailbox.try_take(priority)
         while mail is None:
-            mail = self.mailbox.take(priority)
+            mail = self.mailbox.wait_and_take(priority)
         self._run(mail)
 
 

@@ -149,7 +149,7 @@ class Slices:
             stop = min(stop, start + max(1, int(limit / self._gain)))
             self._rows_out = self._outputs.rows
         piece = batch if stop - start == rows else batch.slice(start, stop)
-        self._rows = len(piece)
+        self._rows = stop - start
         self._started_ns = self._timing.clock_ns()
         self._offset = stop
         if self._pace is not None:

@@ -267,9 +267,10 @@ class StreamTask:
         # The end of the data is processed before later elements: a later checkpoint must see
         # finished operators.
         is_at_end = self._ended_inputs and self._is_at_end and not self.has_ended_data
-        if self.slices.is_empty and not self._inbox and (is_at_end or not self._poll()):
+        is_rest = not self.slices.is_empty
+        if not is_rest and not self._inbox and (is_at_end or not self._poll()):
             return self._begin_end()
-        if not self.slices.is_empty:
+        if is_rest:
             self._current = self._into_chain(*self.slices.next())
             return True
         self._begin_element(*self._inbox.popleft())

@@ -292,11 +292,8 @@ class SourceInput:
     def parallelism(self) -> int:
         return self._host.parallelism
 
-    def now_ms(self) -> int:
-        return wall_ms()
-
-    def monotonic_ms(self) -> int:
-        return monotonic_ms()
+    now_ms = staticmethod(wall_ms)
+    monotonic_ms = staticmethod(monotonic_ms)
 
     def active_ms(self) -> int:
         return self.monotonic_ms() - self._host.backpressured_ms()

@@ -193,16 +193,14 @@ def test_workers_that_cannot_run_tasks_are_an_error(error, said):
         cluster.probe(LOOPBACK)
 
 
-def test_workers_without_a_slot_do_not_keep_the_job(monkeypatch):
+def test_workers_without_a_slot_do_not_keep_the_job():
     """What others hold is seen when TaskManagers wait."""
     session = Session()
     session.range = lambda *_numbers: SimpleNamespace(
         mapInArrow=lambda *_work: SimpleNamespace(collect=threading.Event().wait)
     )
-    monkeypatch.setattr(module, "_PATIENCE_S", 0)
-    monkeypatch.setattr(module, "_PROBE_S", 0)
     cluster = ConnectCluster(session)
-    cluster.probe(LOOPBACK)
+    cluster.probe(LOOPBACK, limit_s=0)
     assert cluster.total is None
     (tag,) = session.interrupted
     assert tag.startswith("penstock-probe-")
