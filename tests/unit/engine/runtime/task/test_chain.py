@@ -282,14 +282,26 @@ def test_our_own_errors_pass_as_they_are():
         list(opened([MapOperator(UserFunction(broken))]).feed(RowBatch([1])))
 
 
-def test_the_chain_tells_which_operator_runs():
+class Generating(Logging):
+    """Its code runs again after each batch that it emits."""
+
+    def process(self, batch, input_index):
+        yield from super().process(batch, input_index)
+
+
+@pytest.mark.parametrize(
+    ("kind", "entered"),
+    [(Logging, ["Op0", "Op1"]), (Generating, ["Op0", "Op1", "Op1", "Op0"])],
+    ids=["all at once", "piece by piece"],
+)
+def test_the_chain_tells_which_operator_runs(kind, entered):
     calls = Calls()
-    chain = OperatorChain(spec_of([Logging(), Logging()]), Clock().now_ms, calls)
+    chain = OperatorChain(spec_of([kind(), kind()]), Clock().now_ms, calls)
     chain.open(context_for)
     calls.seen.clear()
     for _ in chain.feed(RowBatch([1])):
         assert calls.seen[-1] == "out", "what leaves the chain is written outside of users' code"
-    assert [one for one in calls.seen if one != "out"] == ["Op0", "Op1", "Op1", "Op0"]
+    assert [one for one in calls.seen if one != "out"] == entered
     assert calls.seen[-1] == "out"
 
 
