@@ -424,6 +424,10 @@ class OwnFolder:
     def _make(self) -> Path:
         self._sweep_leftovers()
         made = Path(tempfile.mkdtemp(prefix=self._prefix))
+        if (
+            self._claim is not None
+        ):  # Of a folder that has gone, or of the process from which this one was forked.
+            self._claim.close()
         self._claim = os.fdopen(new_file(made / _BEING_MADE), "wb")
         try_lock(self._claim)
         # Nobody sees a claim that is not locked yet, and takes the folder for a leftover.

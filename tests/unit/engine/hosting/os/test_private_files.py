@@ -1,7 +1,9 @@
 """What nobody else can have changed is opened, and nothing else is. All files here are real ones."""
 
+import gc
 import os
 import re
+import shutil
 import stat
 import subprocess
 import threading
@@ -63,6 +65,17 @@ def test_a_folder_that_is_being_made_is_nobodys_leftover(temporary, monkeypatch)
 
     assert OwnFolder("ours-").made().is_dir()
     assert len(list(temporary.iterdir())) == 2
+
+
+def test_a_folder_that_has_gone_is_made_anew(temporary, recwarn):
+    folder = OwnFolder("ours-")
+    gone = folder.made()
+    shutil.rmtree(gone)
+    made = folder.made()
+    assert made.is_dir()
+    assert made != gone
+    gc.collect()  # Python complains of a claim that is not closed.
+    assert not recwarn.list
 
 
 def test_threads_that_ask_at_once_get_the_same_folder(temporary):
