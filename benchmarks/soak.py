@@ -38,7 +38,7 @@ from penstock.engine.runtime.elements import Batch, RowBatch
 from penstock.ops.rest.server import current_server
 
 WARM_UP_S = 30
-SAMPLE_S = 5
+SAMPLE_S = 20  # They are kept in the driver, whose memory is judged.
 MEMORY_FACTOR = 1.2
 START_WAIT_S = 60
 END_WAIT_S = 10

@@ -9,6 +9,7 @@ Source: Flink CheckpointStatsSnapshot; differs: one summary for each checkpoint,
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -129,7 +130,7 @@ class _Distribution:
     total: int = 0
     minimum: int = 0
     maximum: int = 0
-    newest: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_FIGURES))
+    newest: array[int] = field(default_factory=lambda: array("q"))
 
     def add(self, value: int) -> None:
         if value < 0:
@@ -138,6 +139,8 @@ class _Distribution:
         self.maximum = max(self.maximum, value)
         self.count += 1
         self.total += value
+        if len(self.newest) == _REMEMBERED_FIGURES:
+            del self.newest[0]
         self.newest.append(value)
 
     def figures(self) -> Figures:

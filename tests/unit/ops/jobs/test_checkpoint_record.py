@@ -4,6 +4,7 @@ import pytest
 
 from penstock.engine.model.job_events import CheckpointRestored
 from penstock.engine.model.messages.checkpoints import CheckpointFailureReason
+from penstock.ops.jobs import checkpoint_record
 from penstock.ops.jobs.snapshots import Figures
 from tests.tools.observation.job_records import BEGAN, SINK, SOURCE, ToldJob, attempt
 
@@ -94,6 +95,16 @@ def test_figures_are_of_completed_checkpoints_only():
     assert (sizes.minimum, sizes.maximum, sizes.average) == (10, 15, 12)
     assert sizes.percentiles == (12.5, 15, 15, 15, 15)
     assert figures["end_to_end_duration"].average == 7
+
+
+def test_percentiles_are_of_the_newest_ones_and_extremes_of_all(monkeypatch):
+    monkeypatch.setattr(checkpoint_record, "_REMEMBERED_FIGURES", 2)
+    told = ToldJob().runs()
+    for number, size in ((1, 1), (2, 15), (3, 10), (4, 20)):
+        told.triggers(number).acknowledges(number, attempt(), 7, written_bytes=size).ends(number)
+    sizes = told.now_it_is().checkpoints.figures["checkpointed_size"]
+    assert (sizes.minimum, sizes.maximum) == (1, 20)
+    assert sizes.percentiles == (15, 20, 20, 20, 20)
 
 
 def test_a_checkpoint_that_nobody_acknowledged_has_no_duration():
