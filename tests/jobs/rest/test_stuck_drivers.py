@@ -138,7 +138,7 @@ def test_a_job_is_cancelled_by_name_but_not_because_it_seems_to_be_the_only_one(
     assert (code, names_it(told, stopped), "Name one." in told) == (1, True, True)
     assert two["healthy"].poll() is None
     code, told = run(capsys, "cancel", "healthy")
-    assert (code, "CANCELED" in told) == (0, True)
+    assert (code, "CANCELED" in told) == (0, True), told
 
 
 def test_a_driver_that_was_killed_is_not_there(capsys, two):
