@@ -424,9 +424,7 @@ class OwnFolder:
     def _make(self) -> Path:
         self._sweep_leftovers()
         made = Path(tempfile.mkdtemp(prefix=self._prefix))
-        if (
-            self._claim is not None
-        ):  # Of a folder that has gone, or of the process from which this one was forked.
+        if self._claim is not None:  # Of a folder that has gone, or of a process that has forked.
             self._claim.close()
         self._claim = os.fdopen(new_file(made / _BEING_MADE), "wb")
         try_lock(self._claim)
