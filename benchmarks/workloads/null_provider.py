@@ -69,8 +69,10 @@ class NullProvider:
     def close(self) -> None:
         for process, reader in self._processes.items():
             assert process.stdin is not None
+            assert process.stdout is not None
             process.stdin.close()
             reader.join()
+            process.stdout.close()
             process.wait()
 
     def _read(self, process: subprocess.Popen[str], on_ended: OnEnded) -> None:
