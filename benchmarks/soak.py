@@ -1,7 +1,7 @@
 """Soak: full load for minutes, then look for what grows and what has been left: `make soak`.
 
 A keyed count over two TaskManagers reads rows as fast as it can, with a checkpoint every 5 s, while a client asks the
-REST server for every page; its source never ends. Every few seconds resident memory, open files, threads and temporary
+REST server for every page; its source never ends. Every 20 seconds resident memory, open files, threads and temporary
 files of driver and TaskManagers are noted. Memory must stay below 1.2 times what it was after the warm-up, the others
 must not be higher at the end than after it. From 80 minutes on, memory may grow by 1 MiB an hour after the first 20
 minutes. Then the job is cancelled, and nothing of it may be left. Exit code 1 and a line for each thing that does not hold.

@@ -1,4 +1,7 @@
-"""A record's trip through the code is short: how many files a producer's turn visits, and how often it changes from one to another."""
+"""A record's trip through the code is short: how many files a producer's turn visits, and how often it changes from one to another.
+
+The shortest program: source and keyBy, without a function, to a channel of the same process.
+"""
 
 from statistics import median
 

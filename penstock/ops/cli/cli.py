@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not was_interrupted():  # A job that was waited for has said so.
             complain("interrupted")
         return INTERRUPTED
-    except Exception as error:
+    except Exception as error:  # A program may raise any; ours go on as they are.
         if not _begin_in_program(error):
             raise
         sys.excepthook(type(error), error, error.__traceback__)
